@@ -1,0 +1,9 @@
+//! The loop and its sources: reads inputs, drives the engine, performs what it wants.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// `mudevd`.
+pub fn main(_args: Vec<OsString>) -> ExitCode {
+    todo!()
+}

@@ -1,0 +1,62 @@
+//! mudev: a udev for small systems. One executable, one thread, one loop.
+//!
+//! ```text
+//!   uevents  rtnetlink  control  inotify  signals  children  helpers  clock
+//!       \        |         |        |        |        |         |      /
+//!        `-------+---------+--------+--------+--------+---------+-----'
+//!                                   v
+//!   daemon/   read until WouldBlock  ->  plain inputs              (no decision here)
+//!   engine/   queue, jobs: which event may run, and what comes next
+//!   rules/    the evaluator: asks for facts, ends in an outcome
+//!   daemon/   answers asks and performs effects through world/, builtin/, helper/
+//! ```
+//!
+//! Layers (arrows point downward only; `make layers` checks it):
+//!
+//! * pure, no I/O: [`model`], [`rules`], [`links`], [`engine`];
+//! * [`sys`]: thin doors to the kernel, the only `unsafe`;
+//! * [`world`]: reads and writes files under movable roots; [`builtin`]: properties from devices;
+//!   [`helper`]: operations that may block, run in processes of their own;
+//! * [`daemon`]: the loop, the only user of mio; [`adm`]: the tool.
+//!
+//! Invariants: effects are never performed where they are decided; no call on the loop waits for
+//! hardware, a lock or another process; no global state but the logger.
+
+#![deny(unsafe_code)]
+
+pub mod adm;
+pub mod builtin;
+pub mod daemon;
+pub mod engine;
+pub mod helper;
+pub mod links;
+pub mod model;
+pub mod rules;
+pub mod sys;
+pub mod world;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// Runs what the name in `args[0]` asks for: daemon, tool or helper. As `mudev` the first argument
+/// chooses `daemon` or `adm`.
+pub fn dispatch(args: Vec<OsString>) -> ExitCode {
+    let name = args
+        .first()
+        .and_then(|a| std::path::Path::new(a).file_name())
+        .map(|n| n.to_string_lossy().into_owned())
+        .unwrap_or_default();
+    match name.as_str() {
+        "mudevd" | "udevd" | "systemd-udevd" => daemon::main(args),
+        "mudevadm" | "udevadm" => adm::main(args),
+        helper::PROGRAM_NAME => helper::main(args),
+        _ => match args.get(1).and_then(|a| a.to_str()) {
+            Some("daemon") => daemon::main(args[1..].to_vec()),
+            Some("adm") => adm::main(args[1..].to_vec()),
+            _ => {
+                eprintln!("{name}: say `mudev daemon` or `mudev adm`, or call it mudevd or mudevadm");
+                ExitCode::FAILURE
+            }
+        },
+    }
+}

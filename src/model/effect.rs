@@ -1,0 +1,77 @@
+//! What a job wants done to the world: plain, printable data. The daemon performs one effect at a
+//! time and tells the job how it went before the job says the next.
+
+use super::event::OrderedSet;
+use super::record::Record;
+use super::{DevNum, DeviceId, Errno, IfIndex};
+use bstr::BString;
+use std::sync::Arc;
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Take a shared flock on the whole disk of this block device, never waiting. Replies
+    /// [`Done::Ok`] (also when the node is gone), [`Done::Busy`] or [`Done::Failed`].
+    LockDisk { device: BString, devnode: BString },
+    /// Give it back.
+    UnlockDisk,
+    /// BLKROSET 1 (rules.md 12.5).
+    SetReadOnly { devnode: BString, devnum: DevNum },
+    /// Read the record of the last event. Replies [`Done::Record`].
+    ReadRecord { id: DeviceId },
+    /// Write the record, or the empty file when it holds nothing and `keep_empty`, or remove it.
+    WriteRecord { id: DeviceId, record: Arc<Record>, sticky: bool, keep_empty: bool },
+    /// Remove the record.
+    RemoveRecord { id: DeviceId },
+    /// Create the tag index entries of these tags.
+    AddTags { id: DeviceId, tags: OrderedSet },
+    /// Remove the tag index entries of these tags.
+    RemoveTags { id: DeviceId, tags: OrderedSet },
+    /// Stop watching the node.
+    DropWatch { id: DeviceId },
+    /// Watch the node for IN_CLOSE_WRITE.
+    AddWatch { id: DeviceId, devnode: BString },
+    /// Rename an interface. Replies [`Done::Ok`] or [`Done::Failed`].
+    Rename { ifindex: IfIndex, from: BString, to: BString },
+    /// Give an interface alternative names; those it has and `name` itself are left out.
+    AddAltNames { ifindex: IfIndex, name: BString, alt_names: Vec<BString> },
+    /// Owner, mode and labels of the node, where they differ (rules.md 11.1). Replies
+    /// [`Done::Failed`] only for errors that fail the event.
+    Node(NodeChange),
+    /// Drop and make claims; `/dev/<link>` follows (rules.md 11.2).
+    Links { id: DeviceId, devnode: BString, priority: i32, release: Vec<BString>, claim: Vec<BString> },
+    /// `/dev/block/M:m` or `/dev/char/M:m` -> node; on remove it goes.
+    NumberLink { block: bool, devnum: DevNum, devnode: BString, present: bool },
+    /// Wait this long (exec_delay).
+    Sleep { duration: std::time::Duration },
+    /// Tell the listeners; `failure` is None for an event that went well.
+    Announce { properties: Vec<(BString, BString)>, tags: OrderedSet },
+}
+
+/// What to do to a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeChange {
+    pub devnode: BString,
+    pub block: bool,
+    pub devnum: DevNum,
+    /// None: leave as it is.
+    pub owner: Option<u32>,
+    pub group: Option<u32>,
+    pub mode: Option<u32>,
+    /// (module, label) in order.
+    pub seclabels: Vec<(BString, BString)>,
+    /// ACTION is add: labels are set even where nothing else changes.
+    pub is_add: bool,
+}
+
+/// How an effect went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Done {
+    Ok,
+    /// The disk is locked by someone else.
+    Busy,
+    /// The old record, if there is one.
+    Record(Option<Arc<Record>>),
+    /// Not done. Whether this fails the event is the job's decision.
+    Failed(Errno),
+}

@@ -1,0 +1,211 @@
+//! What one event knows of its device: the value that rules and builtins read and that only the
+//! evaluator's commit step and the job change.
+
+use super::record::Record;
+use super::{Action, Device, Properties, SeqNum, Uevent};
+use bstr::{BStr, BString, ByteSlice};
+use std::sync::Arc;
+
+/// A set of byte strings in insertion order (symlinks, tags): small, and written in that order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OrderedSet {
+    hashes: std::collections::HashSet<BString, BuildFnv>,
+    order: Vec<BString>,
+}
+
+impl OrderedSet {
+    /// Adds an element; false if it was there.
+    pub fn insert(&mut self, element: impl Into<BString>) -> bool {
+        let element = element.into();
+        let new = self.hashes.insert(element.clone());
+        if new {
+            self.order.push(element);
+        }
+        new
+    }
+
+    /// Removes an element; false if it was not there.
+    pub fn remove(&mut self, element: &[u8]) -> bool {
+        let was = self.hashes.remove(element.as_bstr());
+        if was {
+            self.order.retain(|e| e != element);
+        }
+        was
+    }
+
+    /// Whether the element is there.
+    pub fn contains(&self, element: &[u8]) -> bool {
+        self.hashes.contains(element.as_bstr())
+    }
+
+    /// Removes all.
+    pub fn clear(&mut self) {
+        self.hashes.clear();
+        self.order.clear();
+    }
+
+    /// In insertion order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &BStr> {
+        self.order.iter().map(|e| e.as_bstr())
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+}
+
+impl<T: Into<BString>> FromIterator<T> for OrderedSet {
+    fn from_iter<I: IntoIterator<Item = T>>(elements: I) -> OrderedSet {
+        let mut set = OrderedSet::default();
+        for element in elements {
+            set.insert(element);
+        }
+        set
+    }
+}
+
+/// Hasher for small maps keyed by names that rules or the kernel chose: FNV-1a, no seed.
+pub type BuildFnv = std::hash::BuildHasherDefault<Fnv>;
+
+/// See [`BuildFnv`].
+#[derive(Clone)]
+pub struct Fnv(u64);
+
+impl Default for Fnv {
+    fn default() -> Fnv {
+        Fnv(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl std::hash::Hasher for Fnv {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &b in bytes {
+            self.0 = (self.0 ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+}
+
+/// Symlinks of a device, relative to `/dev/` (`disk/by-id/x`).
+pub type LinkSet = OrderedSet;
+
+/// The two tag sets (rules.md 3.3, 8.2): `sticky` holds every tag ever given, `current` those that
+/// this event gave. Rules match the current ones.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tags {
+    pub sticky: OrderedSet,
+    pub current: OrderedSet,
+}
+
+impl Tags {
+    /// `TAG+=`.
+    pub fn add(&mut self, tag: &[u8]) {
+        self.sticky.insert(tag);
+        self.current.insert(tag);
+    }
+
+    /// `TAG-=`: the sticky tag stays for ever.
+    pub fn remove(&mut self, tag: &[u8]) {
+        self.current.remove(tag);
+    }
+
+    /// Whether the text may be a tag: `[A-Za-z0-9_-]`, at least one.
+    pub fn is_valid(tag: &[u8]) -> bool {
+        !tag.is_empty() && tag.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
+    }
+}
+
+/// `:a:b:`, or None for the empty set.
+pub fn render_tags(tags: &OrderedSet) -> Option<BString> {
+    if tags.is_empty() {
+        return None;
+    }
+    let mut text = BString::from(":");
+    for tag in tags.iter() {
+        text.extend_from_slice(tag);
+        text.push(b':');
+    }
+    Some(text)
+}
+
+/// One event: device, message, and all that rules and builtins have decided of it so far.
+#[derive(Clone, Debug)]
+pub struct Event {
+    pub action: Action,
+    pub seqnum: SeqNum,
+    pub device: Device,
+    /// Kernel properties of the message, then those set by rules and builtins. DEVLINKS, TAGS and
+    /// CURRENT_TAGS are *not* in here: they are derived from `links` and `tags` when needed
+    /// ([`Event::full_properties`]). On remove the stored properties of the record are in here.
+    pub properties: Properties,
+    pub tags: Tags,
+    /// Collected so far; on remove those of the record.
+    pub links: LinkSet,
+    /// When the device was first seen, CLOCK_MONOTONIC microseconds; None until known.
+    pub usec_initialized: Option<u64>,
+    /// The record of the last event, None if there was none. On remove it is merged into the fields
+    /// above and IMPORT{db} is false.
+    pub old: Option<Arc<Record>>,
+}
+
+impl Event {
+    /// The event of a uevent, before its old record is known.
+    pub fn new(uevent: &Uevent) -> Event {
+        let device = Device::new(uevent.devpath.clone(), uevent.subsystem.clone(), &uevent.properties);
+        Event {
+            action: uevent.action,
+            seqnum: uevent.seqnum,
+            device,
+            properties: uevent.properties.clone(),
+            tags: Tags::default(),
+            links: LinkSet::default(),
+            usec_initialized: None,
+            old: None,
+        }
+    }
+
+    /// The value of a property as rules see it, the derived ones included.
+    pub fn property(&self, name: &[u8]) -> Option<BString> {
+        match name {
+            b"DEVLINKS" => self.devlinks(),
+            b"TAGS" => render_tags(&self.tags.sticky),
+            b"CURRENT_TAGS" => render_tags(&self.tags.current),
+            b"USEC_INITIALIZED" => self.usec_initialized.map(|u| u.to_string().into()),
+            _ => self.properties.get(name).map(BStr::to_owned),
+        }
+    }
+
+    /// DEVLINKS: full paths with one space between, None if there are no symlinks.
+    pub fn devlinks(&self) -> Option<BString> {
+        if self.links.is_empty() {
+            return None;
+        }
+        let paths: Vec<Vec<u8>> = self.links.iter().map(|l| [b"/dev/", &**l].concat()).collect();
+        Some(bstr::join(" ", paths).into())
+    }
+
+    /// All properties in the order of interop.md 2.3: kernel and rule properties, then
+    /// USEC_INITIALIZED, DEVLINKS, TAGS, CURRENT_TAGS. What children get as environment and
+    /// listeners as body (UDEV_DATABASE_VERSION is added by those two).
+    pub fn full_properties(&self) -> Vec<(BString, BString)> {
+        let derived: [&str; 4] = ["USEC_INITIALIZED", "DEVLINKS", "TAGS", "CURRENT_TAGS"];
+        let plain = self
+            .properties
+            .iter()
+            .filter(|p| !derived.iter().any(|d| p.name == *d))
+            .map(|p| (p.name.clone(), p.value.clone()));
+        let tail = derived
+            .iter()
+            .filter_map(|name| self.property(name.as_bytes()).map(|v| (BString::from(*name), v)));
+        plain.chain(tail).collect()
+    }
+}

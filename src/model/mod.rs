@@ -1,0 +1,60 @@
+//! Values without I/O: what a uevent, a device, a record, an announcement are. Everything here can
+//! be built, printed and compared in a test without a kernel.
+//!
+//! Bytes stay bytes (`BString`) until someone needs text.
+
+pub mod action;
+pub mod announcement;
+pub mod claims;
+pub mod control;
+pub mod device;
+pub mod device_id;
+pub mod effect;
+pub mod errno_names;
+pub mod event;
+pub mod hash;
+pub mod properties;
+pub mod record;
+pub mod uevent;
+
+pub use action::Action;
+pub use device::{DevNum, Device, IfIndex};
+pub use device_id::DeviceId;
+pub use event::{Event, LinkSet, Tags};
+pub use properties::{Key, Properties};
+pub use uevent::{SeqNum, Uevent};
+
+/// A point in time: CLOCK_MONOTONIC since boot. It comes in as an argument everywhere, so that tests
+/// can choose it.
+pub type Now = std::time::Duration;
+
+/// A kernel error number (`errno`). Rendered as its symbolic name, `EEXIST`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Errno(pub i32);
+
+impl Errno {
+    /// The number in an [`std::io::Error`]; EIO when it carries none.
+    pub fn of(error: &std::io::Error) -> Errno {
+        Errno(error.raw_os_error().unwrap_or(libc::EIO))
+    }
+
+    /// Symbolic name such as `EEXIST`, or None for a number not known by name.
+    pub fn name(self) -> Option<&'static str> {
+        errno_names::errno_name(self.0)
+    }
+}
+
+impl std::fmt::Debug for Errno {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "errno {}", self.0),
+        }
+    }
+}
+
+impl std::fmt::Display for Errno {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(&std::io::Error::from_raw_os_error(self.0), f)
+    }
+}

@@ -1,0 +1,20 @@
+//! The rules language, without I/O.
+//!
+//! ```text
+//!   bytes -> lex (lines, tokens with spans) -> parse -> compile -> program::RuleSet
+//!                                                              |
+//!                                  specialise (per ACTION, SUBSYSTEM, has number, has ifindex)
+//!                                                              |
+//!   Event ------------------------------------------------->  eval  <-> Ask / Answer
+//!                                                              |
+//!                                                           Outcome
+//! ```
+
+pub mod ask;
+pub mod outcome;
+pub mod pattern;
+pub mod program;
+pub mod subst;
+
+pub use ask::{Answer, Ask};
+pub use outcome::Outcome;
