@@ -1,3 +1,12 @@
 //! Thin doors to the kernel, the only place with `unsafe`. No policy: every function does one thing
 //! and returns an `io::Result`.
 #![allow(unsafe_code)]
+pub mod account;
+pub mod clock;
+pub mod fs;
+pub mod inotify;
+pub mod ioctl;
+pub mod netlink;
+pub mod process;
+pub mod signal;
+pub mod unix;

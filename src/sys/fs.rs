@@ -1,0 +1,1 @@
+//! Files: *at() calls relative to an open directory, flock, special attributes.

@@ -1,0 +1,1 @@
+//! ioctls on block devices and network interfaces.

@@ -1,0 +1,1 @@
+//! Netlink sockets: kernel uevents (with credentials), rtnetlink, and the udev group.

@@ -1,0 +1,1 @@
+//! Starting and ending children: clone with a pidfd, process groups, exit status.

@@ -1,0 +1,1 @@
+//! Unix sockets: SEQPACKET with credentials, datagrams to the service manager, socket pairs.
