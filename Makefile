@@ -1,0 +1,76 @@
+# mudev: `make help` lists what can be made. Targets that need a tool install it on Debian (as root) and
+# name it elsewhere (test/need.sh).
+
+help: ## this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+.DEFAULT_GOAL := all
+.PHONY: help all demo check test lint layers static bench fuzz vm man install clean peer tools
+
+CARGO   ?= cargo
+PREFIX  ?= /usr
+DESTDIR ?=
+STATIC  := x86_64-unknown-linux-gnu
+RELEASE := target/release
+export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
+
+all: tools ## the release build: target/release/mudev, with mudevd and mudevadm beside it (plain `make`)
+	$(CARGO) build --release --locked
+	ln -sf mudev $(RELEASE)/mudevd
+	ln -sf mudev $(RELEASE)/mudevadm
+
+tools:
+	@test/need.sh cargo cc
+
+demo: all ## what mudev does, on real devices in a private namespace, in under 30 s after the build
+	@test/need.sh ip losetup strace
+	@test/demo.sh $(RELEASE)
+
+check: lint layers man test ## everything a change must pass: format, lint, layers, man pages, all tests
+
+lint: tools ## format and clippy, warnings are errors
+	@test/need.sh rustfmt clippy
+	$(CARGO) fmt --check
+	$(CARGO) clippy --locked --all-targets -- -D warnings
+
+layers: tools ## pure layers stay pure, unsafe stays in sys/, mio in daemon/
+	$(CARGO) test --locked --test layers
+
+test: tools peer ## unit tests, corpus, fuzz corpus, real-kernel tests
+	@test/need.sh ip losetup strace
+	$(CARGO) build --locked --release
+	$(CARGO) test --locked --no-fail-fast
+
+static: tools ## a static executable (glibc), tested in an empty chroot
+	RUSTFLAGS="-C target-feature=+crt-static" $(CARGO) build --release --locked --target $(STATIC)
+	ln -sf mudev target/$(STATIC)/release/mudevd
+	ln -sf mudev target/$(STATIC)/release/mudevadm
+	test/static.sh target/$(STATIC)/release/mudev
+
+bench: all peer ## beside Debian's udevd and a bare loop: CPU, wall, memory, latency, claims, start-up
+	@test/need.sh ip strace
+	$(CARGO) bench --locked --bench bench -- $(BENCH)
+
+fuzz: tools ## seeded mutation of the stored corpora, for FUZZ_SECONDS (60) per target
+	FUZZ_SECONDS=$${FUZZ_SECONDS:-60} $(CARGO) test --locked --release --test fuzz -- --nocapture --test-threads=1
+
+vm: static ## Debian's kernel under QEMU: mudev sets up the devices of a whole machine
+	@test/need.sh qemu cpio
+	test/vm/run.sh target/$(STATIC)/release/mudev
+
+man: ## check the manual pages
+	@test/need.sh groff
+	test/man.sh man/*.[1-8]
+
+peer:
+	@test/need.sh peer
+
+install: all ## into $(DESTDIR)$(PREFIX): executable, names, manual pages
+	install -D -m 755 $(RELEASE)/mudev $(DESTDIR)$(PREFIX)/bin/mudev
+	mkdir -p $(DESTDIR)$(PREFIX)/sbin
+	ln -sf mudev $(DESTDIR)$(PREFIX)/bin/mudevadm
+	ln -sf ../bin/mudev $(DESTDIR)$(PREFIX)/sbin/mudevd
+	for page in man/*.8; do install -D -m 644 $$page $(DESTDIR)$(PREFIX)/share/man/man8/$$(basename $$page); done
+
+clean: ## remove target/
+	$(CARGO) clean
