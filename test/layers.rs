@@ -174,8 +174,8 @@ fn named(line: &str, what: &str) -> bool {
     let word = |b: Option<char>| b.is_some_and(|c| c.is_alphanumeric() || c == '_');
     line.match_indices(what).any(|(at, _)| {
         let before = word(line[..at].chars().next_back());
-        let after = what.ends_with(|c: char| c.is_alphanumeric())
-            && word(line[at + what.len()..].chars().next());
+        let after =
+            what.ends_with(|c: char| c.is_alphanumeric()) && word(line[at + what.len()..].chars().next());
         !before && !after
     })
 }
