@@ -267,7 +267,8 @@ mod tests {
     }
 
     fn text() -> impl Strategy<Value = BString> {
-        prop::collection::vec(any::<u8>().prop_filter("newline", |&b| b != b'\n'), 1..20).prop_map(BString::from)
+        prop::collection::vec(any::<u8>().prop_filter("newline", |&b| b != b'\n'), 1..20)
+            .prop_map(BString::from)
     }
 
     proptest! {
