@@ -103,7 +103,7 @@ pub fn is_devpath(path: &[u8]) -> bool {
 }
 
 /// `/dev/` in front of a relative name; an absolute one must be below `/dev/` (interop.md 2.3).
-fn absolute_devname(name: &[u8]) -> Result<BString, UeventError> {
+pub fn absolute_devname(name: &[u8]) -> Result<BString, UeventError> {
     let relative = name.strip_prefix(b"/dev/").unwrap_or(name);
     let plain = relative.split(|&b| b == b'/').all(|part| !matches!(part, b"" | b"." | b".."));
     if plain {

@@ -1,6 +1,12 @@
 //! Answers asks and applies effects under movable roots. Nothing outside this module and main knows
 //! an absolute path.
 
+pub mod sysfs;
+#[cfg(test)]
+pub mod tree;
+
+pub use sysfs::Sysfs;
+
 use std::path::PathBuf;
 
 /// Where the system stands; tests and people may move each of them (`--sys-dir` and so on).

@@ -1,0 +1,661 @@
+//! Devices and their attributes in sysfs, below a movable root.
+//!
+//! What must stay true: a *devpath* is a path without the root in front, free of symlinks, as the
+//! kernel writes it into uevents. Nothing here trusts the tree: a device may vanish between any two
+//! calls, and then it is simply not there.
+//!
+//! Sources: rules.md 3.4 and 3.8, builtins.md 0.3, interop.md 1.10.
+
+use super::Roots;
+use crate::model::device::last_component;
+use crate::model::uevent::{absolute_devname, valid_property};
+use crate::model::{Device, DeviceId, Errno, Properties};
+use crate::rules::ask::{Attr, ParentDevice};
+use bstr::{BStr, BString, ByteSlice};
+use std::fs::{File, OpenOptions};
+use std::io::Read;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// A text attribute fits into one page (Documentation/filesystems/sysfs.rst).
+const PAGE: usize = 4096;
+/// Longer attributes (binary ones: firmware, PCI resources) are of no use to rules and are refused.
+const ATTRIBUTE_MAX: usize = 1 << 18;
+
+/// The device tree. Cheap to clone; holds no open file.
+#[derive(Clone, Debug)]
+pub struct Sysfs {
+    root: PathBuf,
+    /// `root` with its own symlinks resolved: what resolved paths begin with.
+    real_root: PathBuf,
+}
+
+impl Sysfs {
+    /// The tree below `roots.sys`.
+    pub fn new(roots: &Roots) -> Sysfs {
+        let root = roots.sys.clone();
+        let real_root = std::fs::canonicalize(&root).unwrap_or_else(|_| root.clone());
+        Sysfs { root, real_root }
+    }
+
+    /// Where a devpath (or any path below the root that begins with `/`) lies in the file system.
+    pub fn path(&self, devpath: &[u8]) -> PathBuf {
+        join(&self.root, &[devpath])
+    }
+
+    /// Where an entry of a device lies in the file system.
+    pub fn path_of(&self, devpath: &[u8], name: &[u8]) -> PathBuf {
+        join(&self.root, &[devpath, b"/", name])
+    }
+
+    /// Whether there is anything of this name in the device's directory (symlinks are followed).
+    pub fn exists(&self, devpath: &[u8], name: &[u8]) -> bool {
+        std::fs::metadata(self.path_of(devpath, name)).is_ok()
+    }
+
+    /// The attribute as rules see it: trailing CR, LF and NUL are gone; everything that is not a
+    /// readable value is missing.
+    pub fn attr(&self, devpath: &[u8], name: &[u8]) -> Attr {
+        match self.read_attr(devpath, name) {
+            Ok(value) => Attr::Value(value),
+            Err(_) => Attr::Missing,
+        }
+    }
+
+    /// The attribute, None if it is missing: for builtins.
+    pub fn value(&self, devpath: &[u8], name: &[u8]) -> Option<BString> {
+        self.read_attr(devpath, name).ok()
+    }
+
+    /// Reads an attribute (builtins.md 0.3): whole content without trailing CR, LF and NUL. The
+    /// symlinks `driver`, `subsystem` and `module` give the last component of their target. EINVAL
+    /// for any other symlink, EISDIR, EPERM for what the owner may not read, EFBIG beyond 256 KiB.
+    pub fn read_attr(&self, devpath: &[u8], name: &[u8]) -> Result<BString, Errno> {
+        if matches!(name, b"driver" | b"subsystem" | b"module")
+            && let Some(target) = self.link_name(devpath, name)
+        {
+            return Ok(target);
+        }
+        let path = self.path_of(devpath, name);
+        // Inside sysfs any file may be opened without harm. A name with `..` may lead to a device
+        // node, and opening some of those does something: look first.
+        if name.contains_str("..") && !std::fs::symlink_metadata(&path).is_ok_and(|m| m.is_file()) {
+            return Err(Errno(libc::EINVAL));
+        }
+        let mut value = read_plain(&path)?;
+        let end = value.iter().rposition(|b| !matches!(b, b'\n' | b'\r' | 0)).map_or(0, |i| i + 1);
+        value.truncate(end);
+        Ok(value)
+    }
+
+    /// Target of a symlink in the device's directory, as it is written there.
+    pub fn read_link(&self, devpath: &[u8], name: &[u8]) -> Option<BString> {
+        read_link(&self.path_of(devpath, name))
+    }
+
+    /// Last component of the target of a symlink.
+    pub fn link_name(&self, devpath: &[u8], name: &[u8]) -> Option<BString> {
+        self.read_link(devpath, name).map(|t| last_component(&t).to_owned()).filter(|t| !t.is_empty())
+    }
+
+    /// Devpath of what `name` in the device's directory leads to: a symlink's target or the directory
+    /// itself; with an empty `name`, of `devpath`, which may itself contain symlinks then. None if
+    /// nothing is there or if it lies outside the root.
+    pub fn real_path(&self, devpath: &[u8], name: &[u8]) -> Option<BString> {
+        let path = if name.is_empty() { self.path(devpath) } else { self.path_of(devpath, name) };
+        let real = BString::from(std::fs::canonicalize(path).ok()?.into_os_string().into_vec());
+        self.below_root(&real)
+    }
+
+    /// What stands behind the root in a resolved path; None for the root itself and what is outside.
+    fn below_root(&self, real: &[u8]) -> Option<BString> {
+        let rest = real.strip_prefix(self.real_root.as_os_str().as_bytes())?;
+        (rest.len() > 1 && rest[0] == b'/').then(|| rest.into())
+    }
+
+    /// Names in a directory of the device (the device's own if `subdir` is empty) in the order of the
+    /// directory, without those that begin with a dot. Empty if it is not there.
+    pub fn list(&self, devpath: &[u8], subdir: &[u8]) -> Vec<BString> {
+        list(&self.path_of(devpath, subdir))
+    }
+
+    /// Whether this directory is a device: below `/devices` it must have a `uevent` file, elsewhere
+    /// any directory is accepted.
+    pub fn is_device(&self, devpath: &[u8]) -> bool {
+        if below_devices(devpath) {
+            self.exists(devpath, b"uevent")
+        } else {
+            devpath.len() > 1 && std::fs::metadata(self.path(devpath)).is_ok_and(|m| m.is_dir())
+        }
+    }
+
+    /// Devpath of the nearest ancestor that is a device.
+    pub fn parent(&self, devpath: &[u8]) -> Option<BString> {
+        self.next_parent(devpath).map(|(parent, _)| parent.to_owned())
+    }
+
+    /// All ancestors that are devices, nearest first.
+    pub fn parents(&self, devpath: &[u8]) -> Vec<ParentDevice> {
+        let mut parents = Vec::new();
+        let mut at = devpath;
+        while let Some((parent, subsystem)) = self.next_parent(at) {
+            at = parent;
+            parents.push(ParentDevice {
+                devpath: parent.to_owned(),
+                sysname: crate::model::device::sysname(parent),
+                subsystem: subsystem
+                    .or_else(|| implied_subsystem(parent).map(BString::from))
+                    .unwrap_or_default(),
+                driver: self.driver(parent).unwrap_or_default(),
+            });
+        }
+        parents
+    }
+
+    /// The nearest ancestor that is a device, with the name in its `subsystem` symlink.
+    ///
+    /// That symlink is looked for first: only a device has one, and the walk needs it anyway.
+    fn next_parent<'a>(&self, devpath: &'a [u8]) -> Option<(&'a BStr, Option<BString>)> {
+        let mut at = devpath;
+        loop {
+            at = dirname(at)?;
+            if is_glue(at) {
+                continue;
+            }
+            let subsystem = self.link_name(at, b"subsystem");
+            if subsystem.is_some() || self.is_device(at) {
+                return Some((at.as_bstr(), subsystem));
+            }
+        }
+    }
+
+    /// Subsystem of a device, computed for what has no `subsystem` symlink (interop.md 1.10).
+    pub fn subsystem(&self, devpath: &[u8]) -> Option<BString> {
+        self.link_name(devpath, b"subsystem").or_else(|| implied_subsystem(devpath).map(BString::from))
+    }
+
+    /// Name of the bound driver.
+    pub fn driver(&self, devpath: &[u8]) -> Option<BString> {
+        self.link_name(devpath, b"driver")
+    }
+
+    /// DEVTYPE of the `uevent` file.
+    pub fn devtype(&self, devpath: &[u8]) -> Option<BString> {
+        self.uevent_properties(devpath).get("DEVTYPE").map(BStr::to_owned)
+    }
+
+    /// What the `uevent` file says; empty without one. DEVNAME is absolute; what no record could
+    /// hold is left out.
+    pub fn uevent_properties(&self, devpath: &[u8]) -> Properties {
+        let text = self.read_attr(devpath, b"uevent").unwrap_or_default();
+        parse_uevent_file(&text)
+    }
+
+    /// The properties a client sees before any record is read: DEVPATH, the `uevent` file, SUBSYSTEM
+    /// and DRIVER.
+    pub fn properties(&self, devpath: &[u8]) -> Properties {
+        let mut properties = Properties::new();
+        properties.set("DEVPATH", devpath);
+        for property in self.uevent_properties(devpath).iter() {
+            properties.set(&property.name, property.value.clone());
+        }
+        if let Some(subsystem) = self.subsystem(devpath) {
+            properties.set("SUBSYSTEM", subsystem);
+        }
+        if properties.get("DRIVER").is_none()
+            && let Some(driver) = self.driver(devpath)
+        {
+            properties.set("DRIVER", driver);
+        }
+        properties
+    }
+
+    /// The device at a syspath (`/sys/...`, or below the root in use) or devpath; symlinks on the way
+    /// are followed. None if there is no device.
+    pub fn device(&self, path: &[u8]) -> Option<Device> {
+        let path = self.strip_root(path);
+        let devpath = self.real_path(path, b"").filter(|p| self.is_device(p))?;
+        Some(self.device_at(devpath))
+    }
+
+    /// The device at a devpath known to be one.
+    fn device_at(&self, devpath: BString) -> Device {
+        let properties = self.uevent_properties(&devpath);
+        let subsystem = self.subsystem(&devpath).unwrap_or_default();
+        let driver = self.driver(&devpath);
+        let mut device = Device::new(devpath, subsystem, &properties);
+        device.driver = driver.or(device.driver);
+        device
+    }
+
+    /// A path below the root, whether it was given with the root (or `/sys`) in front or without.
+    fn strip_root<'a>(&self, path: &'a [u8]) -> &'a [u8] {
+        let roots = [self.root.as_os_str().as_bytes(), b"/sys"];
+        let rest = roots.into_iter().find_map(|root| path.strip_prefix(root).filter(|r| r.starts_with(b"/")));
+        rest.unwrap_or(path)
+    }
+
+    /// Devpath of `[subsystem/sysname]` (rules.md 3.4): `/` in the sysname stands for `!`.
+    pub fn device_of(&self, subsystem: &[u8], sysname: &[u8]) -> Option<BString> {
+        let name: Vec<u8> = sysname.iter().map(|&b| if b == b'/' { b'!' } else { b }).collect();
+        if !is_file_name(subsystem) || !is_file_name(&name) {
+            return None;
+        }
+        let at = |parts: &[&[u8]]| self.resolve(&parts.concat()).filter(|p| self.is_device(p));
+        let special = match subsystem {
+            b"subsystem" => at(&[b"/bus/", &name]).or_else(|| at(&[b"/class/", &name])),
+            b"module" => at(&[b"/module/", &name]),
+            b"drivers" => match name.split_once_str(":") {
+                Some((bus, _)) if !is_file_name(bus) => None,
+                Some((bus, b"drivers")) => at(&[b"/bus/", bus, b"/drivers"]),
+                Some((bus, driver)) if is_file_name(driver) => at(&[b"/bus/", bus, b"/drivers/", driver]),
+                _ => None,
+            },
+            _ => None,
+        };
+        special
+            .or_else(|| at(&[b"/bus/", subsystem, b"/devices/", &name]))
+            .or_else(|| at(&[b"/class/", subsystem, b"/", &name]))
+            .or_else(|| at(&[b"/firmware/", subsystem, b"/", &name]))
+    }
+
+    /// Devpath of a device id (interop.md 1.10), None also if what is found there is another device.
+    /// Network interfaces are found in `/class/net`, which is looked through.
+    pub fn device_of_id(&self, id: &DeviceId) -> Option<BString> {
+        let devpath = match id {
+            DeviceId::Block(devnum) => self.resolve(format!("/dev/block/{devnum}").as_bytes()),
+            DeviceId::Char(devnum) => self.resolve(format!("/dev/char/{devnum}").as_bytes()),
+            DeviceId::Net(ifindex) => list(&self.path(b"/class/net"))
+                .iter()
+                .filter_map(|name| self.resolve(&[b"/class/net/", name.as_slice()].concat()))
+                .find(|devpath| self.value(devpath, b"ifindex").is_some_and(|v| v == ifindex.0.to_string())),
+            DeviceId::Named { subsystem, sysname } => self.device_of(subsystem, sysname),
+        };
+        let device = devpath.filter(|p| self.is_device(p)).map(|p| self.device_at(p))?;
+        (device.id().as_ref() == Some(id)).then_some(device.devpath)
+    }
+
+    /// Devpath behind a path whose last component may be a symlink: all lists of devices in sysfs are
+    /// made of symlinks that lead straight to a device, so one readlink does where a general
+    /// resolution asks for each component.
+    pub fn resolve(&self, path: &[u8]) -> Option<BString> {
+        match std::fs::read_link(self.path(path)) {
+            Ok(target) => {
+                let folded = fold_link(path, target.as_os_str().as_bytes());
+                folded.or_else(|| self.real_path(path, b""))
+            }
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Some(path.into()),
+            Err(_) => None,
+        }
+    }
+}
+
+/// Puts the pieces behind a root.
+fn join(root: &Path, pieces: &[&[u8]]) -> PathBuf {
+    let root = root.as_os_str().as_bytes();
+    let mut path = Vec::with_capacity(root.len() + pieces.iter().map(|p| p.len()).sum::<usize>() + 1);
+    path.extend_from_slice(root);
+    for piece in pieces {
+        path.extend_from_slice(piece);
+    }
+    PathBuf::from(std::ffi::OsString::from_vec(path))
+}
+
+fn read_link(path: &Path) -> Option<BString> {
+    std::fs::read_link(path).ok().map(|target| target.into_os_string().into_vec().into())
+}
+
+/// Names in a directory, those that begin with a dot left out.
+pub(super) fn list(path: &Path) -> Vec<BString> {
+    let Ok(entries) = std::fs::read_dir(path) else { return Vec::new() };
+    entries
+        .filter_map(|entry| Some(BString::from(entry.ok()?.file_name().into_vec())))
+        .filter(|name| !name.starts_with(b"."))
+        .collect()
+}
+
+/// Reads a regular file that is not a symlink and that its owner may read.
+fn read_plain(path: &Path) -> Result<BString, Errno> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+    let mut file = match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+        Ok(file) => file,
+        Err(error) => {
+            return Err(match Errno::of(&error) {
+                Errno(libc::ELOOP) => Errno(libc::EINVAL),
+                Errno(libc::EACCES) => Errno(libc::EPERM),
+                other => other,
+            });
+        }
+    };
+    let meta = file.metadata().map_err(|e| Errno::of(&e))?;
+    if meta.is_dir() {
+        return Err(Errno(libc::EISDIR));
+    }
+    if !meta.is_file() {
+        return Err(Errno(libc::EINVAL));
+    }
+    if meta.mode() & libc::S_IRUSR == 0 {
+        return Err(Errno(libc::EPERM));
+    }
+    read_to_end(&mut file)
+}
+
+/// Reads to the end or to the limit. A text attribute comes whole in one read: what is shorter than
+/// a page and ends a line needs no second one to learn that nothing follows.
+fn read_to_end(file: &mut File) -> Result<BString, Errno> {
+    let mut page = [0; PAGE];
+    let mut value = Vec::new();
+    loop {
+        match file.read(&mut page) {
+            Ok(0) => break,
+            Ok(n) => {
+                if value.len() + n > ATTRIBUTE_MAX {
+                    return Err(Errno(libc::EFBIG));
+                }
+                value.extend_from_slice(&page[..n]);
+                if n < PAGE && page[n - 1] == b'\n' && value.len() == n {
+                    break;
+                }
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Errno::of(&error)),
+        }
+    }
+    Ok(value.into())
+}
+
+/// The directory a path lies in; None for a child of the root.
+fn dirname(path: &[u8]) -> Option<&[u8]> {
+    path.rfind_byte(b'/').filter(|&i| i > 0).map(|i| &path[..i])
+}
+
+fn below_devices(devpath: &[u8]) -> bool {
+    devpath == b"/devices" || devpath.starts_with(b"/devices/")
+}
+
+/// Directories that are known by their shape to be no devices, so that the kernel need not be asked:
+/// `/devices` itself, `/devices/virtual`, the class directories below it that devices are created in
+/// most (others may be the root device of a bus, `/devices/virtual/workqueue` is one), and the
+/// `queues` of an interface.
+fn is_glue(devpath: &[u8]) -> bool {
+    match devpath.strip_prefix(b"/devices") {
+        Some(b"" | b"/virtual") => true,
+        Some(b"/virtual/net" | b"/virtual/block" | b"/virtual/bdi" | b"/virtual/tty" | b"/virtual/mem") => {
+            true
+        }
+        Some(b"/virtual/misc" | b"/virtual/vc" | b"/virtual/input") => true,
+        Some(rest) => {
+            let mut names = rest.rsplit(|&b| b == b'/');
+            names.next() == Some(b"queues") && names.nth(1) == Some(b"net")
+        }
+        None => false,
+    }
+}
+
+/// Subsystem of what has no `subsystem` symlink.
+fn implied_subsystem(devpath: &[u8]) -> Option<&'static str> {
+    if devpath.starts_with(b"/module/") {
+        Some("module")
+    } else if devpath.contains_str("/drivers/") || devpath.ends_with(b"/drivers") {
+        Some("drivers")
+    } else if devpath.starts_with(b"/class/") || devpath.starts_with(b"/bus/") {
+        Some("subsystem")
+    } else {
+        None
+    }
+}
+
+/// One component of a path.
+fn is_file_name(name: &[u8]) -> bool {
+    !matches!(name, b"" | b"." | b"..") && !name.contains(&b'/') && !name.contains(&0)
+}
+
+/// The path a symlink at `path` (below the root) leads to, by its text alone. None for a target that
+/// leaves the root.
+fn fold_link(path: &[u8], target: &[u8]) -> Option<BString> {
+    if target.starts_with(b"/") {
+        return None;
+    }
+    let mut folded = dirname(path).unwrap_or_default().to_owned();
+    for name in target.split(|&b| b == b'/') {
+        match name {
+            b"" | b"." => {}
+            b".." => folded.truncate(folded.rfind_byte(b'/')?),
+            _ => {
+                folded.push(b'/');
+                folded.extend_from_slice(name);
+            }
+        }
+    }
+    (!folded.is_empty()).then(|| folded.into())
+}
+
+/// `KEY=VALUE` lines of a `uevent` file.
+fn parse_uevent_file(text: &[u8]) -> Properties {
+    let mut properties = Properties::new();
+    for line in text.lines() {
+        let Some((name, value)) = line.split_once_str("=") else { continue };
+        if value.is_empty() || !valid_property(name, value) {
+            continue;
+        }
+        match name {
+            b"DEVNAME" => {
+                if let Ok(absolute) = absolute_devname(value) {
+                    properties.set(name, absolute);
+                }
+            }
+            _ => properties.set(name, value),
+        }
+    }
+    properties
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tree::Tree;
+    use super::*;
+    use crate::model::IfIndex;
+
+    /// A disk behind a PCI host, a partition, an interface, a module, a driver.
+    fn machine() -> Tree {
+        let tree = Tree::new();
+        let disk = "sys/devices/pci0000:00/0000:00:01.0/block/sda";
+        tree.file("sys/devices/pci0000:00/uevent", "")
+            .file("sys/devices/pci0000:00/0000:00:01.0/uevent", "DRIVER=ahci\nPCI_ID=8086:2922\n")
+            .link("sys/devices/pci0000:00/0000:00:01.0/subsystem", "../../../bus/pci")
+            .link("sys/devices/pci0000:00/0000:00:01.0/driver", "../../../bus/pci/drivers/ahci")
+            .dir("sys/bus/pci/drivers/ahci")
+            .link("sys/bus/pci/devices/0000:00:01.0", "../../../devices/pci0000:00/0000:00:01.0")
+            .file(&format!("{disk}/uevent"), "MAJOR=8\nMINOR=0\nDEVNAME=sda\nDEVTYPE=disk\nBAD KEY=1\nE=\n")
+            .link(&format!("{disk}/subsystem"), "../../../../../class/block")
+            .file(&format!("{disk}/size"), "100\n")
+            .file(&format!("{disk}/empty"), "")
+            .file(&format!("{disk}/zeros"), "a\0b\n\0\r\n")
+            .file(&format!("{disk}/secret"), "x")
+            .mode(&format!("{disk}/secret"), 0o200)
+            .dir(&format!("{disk}/queue"))
+            .link(&format!("{disk}/device"), "../..")
+            .link(&format!("{disk}/loop"), "loop")
+            .file(&format!("{disk}/sda1/uevent"), "MAJOR=8\nMINOR=1\nDEVNAME=sda1\nDEVTYPE=partition\n")
+            .link(&format!("{disk}/sda1/subsystem"), "../../../../../../class/block")
+            .link("sys/class/block/sda", "../../devices/pci0000:00/0000:00:01.0/block/sda")
+            .link("sys/dev/block/8:0", "../../devices/pci0000:00/0000:00:01.0/block/sda")
+            .file("sys/devices/virtual/net/v0/uevent", "INTERFACE=v0\nIFINDEX=7\n")
+            .file("sys/devices/virtual/net/v0/ifindex", "7\n")
+            .link("sys/devices/virtual/net/v0/subsystem", "../../../../class/net")
+            .link("sys/class/net/v0", "../../devices/virtual/net/v0")
+            .dir("sys/devices/virtual/net/v0/queues/rx-0")
+            .file("sys/module/loop/uevent", "")
+            .file("sys/devices/odd!name/uevent", "")
+            .link("sys/devices/odd!name/subsystem", "../../class/odd")
+            .link("sys/class/odd/odd!name", "../../devices/odd!name")
+            .file("secret/file", "outside");
+        tree
+    }
+
+    const DISK: &[u8] = b"/devices/pci0000:00/0000:00:01.0/block/sda";
+
+    #[test]
+    fn attributes_are_regular_readable_files_and_three_symlinks() {
+        let tree = machine();
+        let sysfs = Sysfs::new(&tree.roots());
+        let value = |text: &[u8]| Attr::Value(text.into());
+        for (name, expected) in [
+            (&b"size"[..], value(b"100")),
+            (b"empty", value(b"")),
+            (b"zeros", value(b"a\0b")),
+            (b"subsystem", value(b"block")),
+            (b"device/driver", Attr::Missing),
+            (b"device/uevent", value(b"DRIVER=ahci\nPCI_ID=8086:2922")),
+            (b"../../uevent", value(b"DRIVER=ahci\nPCI_ID=8086:2922")),
+            (b"../../../../../../secret/file", value(b"outside")),
+            (b"driver", Attr::Missing),
+            (b"device", Attr::Missing),
+            (b"loop", Attr::Missing),
+            (b"queue", Attr::Missing),
+            (b"secret", Attr::Missing),
+            (b"", Attr::Missing),
+            (b"none", Attr::Missing),
+            (b"a\0b", Attr::Missing),
+        ] {
+            assert_eq!(sysfs.attr(DISK, name), expected, "{}", name.as_bstr());
+        }
+        let error = |name: &[u8]| sysfs.read_attr(DISK, name).unwrap_err();
+        assert_eq!(error(b"queue"), Errno(libc::EISDIR));
+        assert_eq!(error(b"device"), Errno(libc::EINVAL));
+        assert_eq!(error(b"secret"), Errno(libc::EPERM));
+        assert_eq!(error(b"none"), Errno(libc::ENOENT));
+    }
+
+    #[test]
+    fn long_attributes_come_whole_and_too_long_ones_not_at_all() {
+        let tree = Tree::new();
+        let long = [b'x'; PAGE * 3 + 5];
+        tree.file("sys/devices/d/long", long).file("sys/devices/d/huge", vec![b'x'; ATTRIBUTE_MAX + 1]);
+        let page = [&[b'x'; PAGE - 1][..], b"\n", b"more\n"].concat();
+        tree.file("sys/devices/d/page", &page);
+        let sysfs = Sysfs::new(&tree.roots());
+        assert_eq!(sysfs.value(b"/devices/d", b"long").unwrap().len(), long.len());
+        assert_eq!(sysfs.value(b"/devices/d", b"page").unwrap().len(), page.len() - 1);
+        assert_eq!(sysfs.read_attr(b"/devices/d", b"huge"), Err(Errno(libc::EFBIG)));
+    }
+
+    #[test]
+    fn the_walk_skips_directories_that_are_no_devices() {
+        let tree = machine();
+        let sysfs = Sysfs::new(&tree.roots());
+        let walk = |devpath: &[u8]| {
+            let parents = sysfs.parents(devpath);
+            let text = parents.iter().map(|p| format!("{} {} {}", p.devpath, p.subsystem, p.driver));
+            text.collect::<Vec<_>>()
+        };
+        let expected = ["/devices/pci0000:00/0000:00:01.0 pci ahci", "/devices/pci0000:00  "];
+        assert_eq!(walk(DISK), expected);
+        assert_eq!(sysfs.parent(&[DISK, b"/sda1"].concat()).unwrap(), DISK);
+        assert_eq!(walk(b"/devices/virtual/net/v0"), [""; 0]);
+        assert_eq!(walk(b"/devices/virtual/net/v0/queues/rx-0"), ["/devices/virtual/net/v0 net "]);
+        assert_eq!(walk(b"/module/loop"), ["/module  "]);
+        assert_eq!(
+            walk(b"/bus/pci/drivers/ahci"),
+            ["/bus/pci/drivers drivers ", "/bus/pci subsystem ", "/bus  "]
+        );
+        assert_eq!(walk(b"/"), [""; 0]);
+    }
+
+    #[test]
+    fn a_bus_may_have_its_root_device_below_virtual() {
+        let tree = Tree::new();
+        tree.file("sys/devices/virtual/workqueue/uevent", "")
+            .file("sys/devices/virtual/workqueue/w/uevent", "");
+        let sysfs = Sysfs::new(&tree.roots());
+        let parent = sysfs.parent(b"/devices/virtual/workqueue/w");
+        assert_eq!(parent.unwrap(), "/devices/virtual/workqueue");
+    }
+
+    #[test]
+    fn devices_are_found_by_subsystem_and_name() {
+        let tree = machine();
+        let sysfs = Sysfs::new(&tree.roots());
+        for (subsystem, name, devpath) in [
+            ("block", "sda", "/devices/pci0000:00/0000:00:01.0/block/sda"),
+            ("pci", "0000:00:01.0", "/devices/pci0000:00/0000:00:01.0"),
+            ("subsystem", "pci", "/bus/pci"),
+            ("subsystem", "net", "/class/net"),
+            ("module", "loop", "/module/loop"),
+            ("drivers", "pci:ahci", "/bus/pci/drivers/ahci"),
+            ("drivers", "pci:drivers", "/bus/pci/drivers"),
+            ("odd", "odd/name", "/devices/odd!name"),
+            ("odd", "odd!name", "/devices/odd!name"),
+        ] {
+            let found = sysfs.device_of(subsystem.as_bytes(), name.as_bytes());
+            assert_eq!(found.expect(name), devpath, "{subsystem}/{name}");
+        }
+        for (subsystem, name) in
+            [("block", "sdb"), ("..", "x"), ("net", ".."), ("", "v0"), ("net", ""), ("drivers", "..:x")]
+        {
+            assert_eq!(sysfs.device_of(subsystem.as_bytes(), name.as_bytes()), None, "{subsystem}/{name}");
+        }
+    }
+
+    #[test]
+    fn an_id_leads_to_the_device_that_has_it_and_to_no_other() {
+        let tree = machine();
+        let sysfs = Sysfs::new(&tree.roots());
+        for (id, devpath) in [
+            ("b8:0", Some("/devices/pci0000:00/0000:00:01.0/block/sda")),
+            ("c8:0", None),
+            ("b8:1", None),
+            ("n7", Some("/devices/virtual/net/v0")),
+            ("n8", None),
+            ("+pci:0000:00:01.0", Some("/devices/pci0000:00/0000:00:01.0")),
+            ("+drivers:pci:ahci", Some("/bus/pci/drivers/ahci")),
+            ("+module:loop", Some("/module/loop")),
+            ("+block:sda", None),
+        ] {
+            let found = sysfs.device_of_id(&DeviceId::parse(id.as_bytes()).unwrap());
+            assert_eq!(found, devpath.map(BString::from), "{id}");
+        }
+    }
+
+    #[test]
+    fn a_device_is_described_by_its_uevent_file_and_symlinks() {
+        let tree = machine();
+        let sysfs = Sysfs::new(&tree.roots());
+        let syspath = tree.path("sys/class/block/sda");
+        let disk = sysfs.device(syspath.as_os_str().as_bytes()).unwrap();
+        assert_eq!(disk, sysfs.device(b"/sys/class/block/sda").unwrap());
+        assert_eq!((&disk.devpath[..], &disk.subsystem[..]), (DISK, &b"block"[..]));
+        assert_eq!(disk.devnode.as_ref().unwrap(), "/dev/sda");
+        assert_eq!(sysfs.uevent_properties(DISK).len(), 4);
+        assert_eq!(sysfs.devtype(DISK).unwrap(), "disk");
+        assert_eq!(sysfs.properties(b"/devices/virtual/net/v0").get("SUBSYSTEM").unwrap(), "net");
+        assert_eq!(sysfs.device(b"/class/net/v0").unwrap().ifindex, Some(IfIndex(7)));
+        for nothing in [&b"/sys"[..], b"/", b"", b"/devices", b"/devices/virtual", b"/none", b"/../secret"] {
+            assert_eq!(sysfs.device(nothing), None, "{}", nothing.as_bstr());
+        }
+    }
+
+    #[test]
+    fn symlinks_are_folded_by_their_text() {
+        let fold = |path: &str, target: &str| fold_link(path.as_bytes(), target.as_bytes());
+        assert_eq!(fold("/class/net/lo", "../../devices/virtual/net/lo").unwrap(), "/devices/virtual/net/lo");
+        assert_eq!(fold("/a", "b/./c").unwrap(), "/b/c");
+        assert_eq!(fold("/a", "../b"), None);
+        assert_eq!(fold("/a/b", ".."), None);
+        assert_eq!(fold("/a/b", "/c"), None);
+    }
+
+    #[test]
+    fn all_lists_of_the_running_kernel_lead_to_devices() {
+        let sysfs = Sysfs::new(&Roots::default());
+        for class in sysfs.list(b"/class", b"") {
+            let class_path = [b"/class/", class.as_slice()].concat();
+            for name in sysfs.list(&class_path, b"") {
+                let path = [&class_path[..], b"/", &name].concat();
+                let Some(devpath) = sysfs.resolve(&path) else { continue };
+                assert_eq!(sysfs.real_path(&path, b""), Some(devpath.clone()), "{}", path.as_bstr());
+            }
+        }
+    }
+}
