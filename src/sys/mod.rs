@@ -3,10 +3,12 @@
 #![allow(unsafe_code)]
 pub mod account;
 pub mod clock;
+pub mod cpuid;
 pub mod fs;
 pub mod inotify;
 pub mod ioctl;
 pub mod netlink;
+pub mod node;
 pub mod process;
 pub mod signal;
 pub mod unix;
