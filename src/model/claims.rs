@@ -1,1 +1,376 @@
-//! Who owns which symlink: an in-memory table of claims (rules.md 11.2).
+//! Which device owns which symlink (rules.md 11.2): the table in memory.
+//!
+//! A *claim* is a device wanting `/dev/<link>` with a priority. The best claim owns the symlink; the
+//! order of claims is in [`rank`] and nowhere else. [`Claims::claim`] and [`Claims::release`] change
+//! the table in O(log n) and return a [`Decision`]: what must now be true on disk. Performing it, and
+//! filling the table when the daemon starts, is `world::claims_dir`.
+//!
+//! What must stay true: the owner of a symlink is always the best of the table, so a decision never
+//! depends on what the disk happens to show. A claim whose node is gone stays in the table; who
+//! performs a decision looks for the next one with [`Claims::ranked`].
+
+use super::DeviceId;
+use super::event::BuildFnv;
+use bstr::{BStr, BString, ByteSlice};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+/// Place of a claim among the claims of one symlink; the greatest owns it.
+type Rank = (i32, u64);
+
+/// The tie rule: the higher priority wins; among equals the device that was processed last.
+/// `recency` grows with every claim made.
+fn rank(priority: i32, recency: u64) -> Rank {
+    (priority, recency)
+}
+
+/// A device wanting a symlink.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    pub id: DeviceId,
+    pub priority: i32,
+    /// Absolute, `/dev/sda`.
+    pub devnode: BString,
+}
+
+/// What must be true on disk after a claim or a release.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    pub entry: Entry,
+    pub symlink: Symlink,
+}
+
+/// What becomes of the entry of the device in the claim directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// It says already what it must, or there is none and need be none.
+    Keep,
+    /// It is new, or its priority or node changed.
+    Write,
+    /// It goes.
+    Remove,
+    /// It goes and was the last: the claim directory goes too.
+    RemoveLast,
+}
+
+/// What becomes of `/dev/<link>`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Symlink {
+    /// It must point to the node of this claim, where it did not before.
+    Point(Arc<Claim>),
+    /// It must point to the node of this claim, as before.
+    Keep(Arc<Claim>),
+    /// Nobody wants it any more.
+    Remove,
+    /// The device had no claim: nothing to do.
+    Nothing,
+}
+
+/// The claims of one symlink.
+#[derive(Clone, Debug, Default)]
+struct Stack {
+    by_rank: BTreeMap<Rank, Arc<Claim>>,
+    rank_of_id: HashMap<DeviceId, Rank, BuildFnv>,
+}
+
+impl Stack {
+    fn best(&self) -> Option<&Arc<Claim>> {
+        self.by_rank.last_key_value().map(|(_, claim)| claim)
+    }
+
+    fn remove(&mut self, id: &DeviceId) -> Option<Arc<Claim>> {
+        let rank = self.rank_of_id.remove(id)?;
+        self.by_rank.remove(&rank)
+    }
+
+    fn insert(&mut self, rank: Rank, claim: Arc<Claim>) {
+        self.rank_of_id.insert(claim.id.clone(), rank);
+        self.by_rank.insert(rank, claim);
+    }
+}
+
+/// All claims, by symlink relative to `/dev/`.
+#[derive(Clone, Debug, Default)]
+pub struct Claims {
+    stacks: HashMap<BString, Stack, BuildFnv>,
+    /// Number of claims ever made.
+    recency: u64,
+}
+
+impl Claims {
+    /// An empty table.
+    pub fn new() -> Claims {
+        Claims::default()
+    }
+
+    /// `id` wants `/dev/<link>` to point to `devnode`; an earlier claim of it is replaced.
+    pub fn claim(&mut self, link: &[u8], id: &DeviceId, priority: i32, devnode: &[u8]) -> Decision {
+        self.recency += 1;
+        let rank = rank(priority, self.recency);
+        if !self.stacks.contains_key(link.as_bstr()) {
+            self.stacks.insert(link.into(), Stack::default());
+        }
+        // Just inserted if it was missing.
+        let Some(stack) = self.stacks.get_mut(link.as_bstr()) else { return Decision::NOTHING };
+        let owner = stack.best().cloned();
+        let old = stack.remove(id);
+        let same = old.as_ref().filter(|old| old.priority == priority && old.devnode == devnode);
+        let claim = match same {
+            Some(old) => old.clone(),
+            None => Arc::new(Claim { id: id.clone(), priority, devnode: devnode.into() }),
+        };
+        let entry = if same.is_some() { Entry::Keep } else { Entry::Write };
+        stack.insert(rank, claim);
+        Decision { entry, symlink: Symlink::between(owner.as_deref(), stack.best()) }
+    }
+
+    /// `id` no longer wants `/dev/<link>`.
+    pub fn release(&mut self, link: &[u8], id: &DeviceId) -> Decision {
+        let Some(stack) = self.stacks.get_mut(link.as_bstr()) else { return Decision::NOTHING };
+        let owner = stack.best().cloned();
+        if stack.remove(id).is_none() {
+            return Decision::NOTHING;
+        }
+        let symlink = Symlink::between(owner.as_deref(), stack.best());
+        if stack.by_rank.is_empty() {
+            self.stacks.remove(link.as_bstr());
+            return Decision { entry: Entry::RemoveLast, symlink };
+        }
+        Decision { entry: Entry::Remove, symlink }
+    }
+
+    /// The claim that owns a symlink.
+    pub fn owner(&self, link: &[u8]) -> Option<&Arc<Claim>> {
+        self.stacks.get(link.as_bstr())?.best()
+    }
+
+    /// The claims of a symlink, the owner first.
+    pub fn ranked(&self, link: &[u8]) -> impl Iterator<Item = &Arc<Claim>> {
+        self.stacks.get(link.as_bstr()).into_iter().flat_map(|stack| stack.by_rank.values().rev())
+    }
+
+    /// All symlinks that someone wants, in no order.
+    pub fn links(&self) -> impl Iterator<Item = &BStr> {
+        self.stacks.keys().map(|link| link.as_bstr())
+    }
+
+    /// Number of symlinks that someone wants.
+    pub fn len(&self) -> usize {
+        self.stacks.len()
+    }
+
+    /// Whether nobody wants any.
+    pub fn is_empty(&self) -> bool {
+        self.stacks.is_empty()
+    }
+}
+
+impl Decision {
+    const NOTHING: Decision = Decision { entry: Entry::Keep, symlink: Symlink::Nothing };
+}
+
+impl Symlink {
+    fn between(before: Option<&Claim>, after: Option<&Arc<Claim>>) -> Symlink {
+        match (before, after) {
+            (_, None) => Symlink::Remove,
+            (Some(before), Some(after)) if before.devnode == after.devnode => Symlink::Keep(after.clone()),
+            (_, Some(after)) => Symlink::Point(after.clone()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::DevNum;
+    use proptest::prelude::*;
+
+    fn id(minor: u32) -> DeviceId {
+        DeviceId::Block(DevNum { major: 8, minor })
+    }
+
+    fn node(minor: u32) -> BString {
+        format!("/dev/sd{minor}").into()
+    }
+
+    /// `+1:0` claim of device 1 with priority 0, `-1` release: who owns the link afterwards and
+    /// whether it moved, `=1` kept, `>1` moved, `x` removed, `.` nothing.
+    fn play(claims: &mut Claims, step: &str) -> (Entry, String) {
+        let number = |text: &str| text.parse::<u32>().expect("a device");
+        let decision = match step.strip_prefix('-') {
+            Some(device) => claims.release(b"l", &id(number(device))),
+            None => {
+                let (device, priority) = step[1..].split_once(':').expect("a claim");
+                let priority = priority.parse().expect("a priority");
+                claims.claim(b"l", &id(number(device)), priority, &node(number(device)))
+            }
+        };
+        let minor = |claim: &Claim| claim.devnode.to_string()["/dev/sd".len()..].to_owned();
+        let symlink = match &decision.symlink {
+            Symlink::Keep(claim) => format!("={}", minor(claim)),
+            Symlink::Point(claim) => format!(">{}", minor(claim)),
+            Symlink::Remove => "x".into(),
+            Symlink::Nothing => ".".into(),
+        };
+        (decision.entry, symlink)
+    }
+
+    #[test]
+    fn every_row_of_the_table_of_owners() {
+        for (name, steps, expected) in [
+            ("nobody owns it", "+1:0", ">1"),
+            ("own, same priority", "+1:0 +1:0", "=1"),
+            ("own, raised", "+2:5 +1:6 +1:7", "=1"),
+            ("own, lowered, still best", "+2:1 +1:7 +1:2", "=1"),
+            ("own, lowered to the other's", "+2:1 +1:7 +1:1", "=1"),
+            ("own, lowered below another", "+2:1 +1:7 +1:0", ">2"),
+            ("other is higher", "+2:1 +1:0", "=2"),
+            ("other is equal", "+2:1 +1:1", ">1"),
+            ("other is lower", "+2:-2 +1:-1", ">1"),
+            ("release of one that does not own it", "+2:1 +1:0 -1", "=2"),
+            ("release by the owner", "+1:0 +2:1 +3:2 -3", ">2"),
+            ("release by the last", "+1:0 -1", "x"),
+            ("release of nothing", "+1:0 -2", "."),
+            ("release twice", "+1:0 -1 -1", "."),
+            ("the newest of equals follows", "+1:0 +2:0 +3:0 -3", ">2"),
+        ] {
+            let mut claims = Claims::new();
+            let last = steps.split(' ').map(|step| play(&mut claims, step).1).last();
+            assert_eq!(last.as_deref(), Some(expected), "{name}: {steps}");
+        }
+    }
+
+    #[test]
+    fn the_entry_is_written_only_when_it_changes() {
+        let mut claims = Claims::new();
+        for (step, entry) in [
+            ("+1:0", Entry::Write),
+            ("+1:0", Entry::Keep),
+            ("+1:1", Entry::Write),
+            ("+2:0", Entry::Write),
+            ("-2", Entry::Remove),
+            ("-2", Entry::Keep),
+            ("-1", Entry::RemoveLast),
+        ] {
+            assert_eq!(play(&mut claims, step).0, entry, "{step}");
+        }
+        assert!(claims.is_empty());
+        claims.claim(b"l", &id(1), 0, b"/dev/a");
+        let moved = claims.claim(b"l", &id(1), 0, b"/dev/b");
+        assert_eq!(moved.entry, Entry::Write);
+        assert!(matches!(moved.symlink, Symlink::Point(claim) if claim.devnode == "/dev/b"));
+    }
+
+    #[test]
+    fn claims_are_listed_with_the_owner_first() {
+        let mut claims = Claims::new();
+        for step in ["+1:0", "+2:5", "+3:0"] {
+            play(&mut claims, step);
+        }
+        let order: Vec<_> = claims.ranked(b"l").map(|claim| claim.id.clone()).collect();
+        assert_eq!(order, [id(2), id(3), id(1)]);
+        assert_eq!(claims.owner(b"l").map(|claim| &claim.id), Some(&id(2)));
+        assert_eq!(claims.ranked(b"other").count(), 0);
+    }
+
+    #[test]
+    fn links_do_not_disturb_each_other() {
+        let mut claims = Claims::new();
+        claims.claim(b"a", &id(1), 0, b"/dev/1");
+        claims.claim(b"b", &id(2), 0, b"/dev/2");
+        claims.release(b"a", &id(1));
+        assert_eq!(claims.links().collect::<Vec<_>>(), ["b"]);
+        assert_eq!(claims.len(), 1);
+    }
+
+    /// The table of rules.md 11.2, step by step over a plain list.
+    #[derive(Default)]
+    struct Slow {
+        /// In the order of claiming.
+        claims: Vec<(u32, i32)>,
+        owner: Option<u32>,
+    }
+
+    impl Slow {
+        fn priority(&self, device: u32) -> Option<i32> {
+            self.claims.iter().find(|c| c.0 == device).map(|c| c.1)
+        }
+
+        /// Highest priority; `own` wins ties, among others the newest.
+        fn best(&self, own: Option<u32>) -> Option<u32> {
+            let top = self.claims.iter().map(|c| c.1).max()?;
+            let mut tops = self.claims.iter().filter(|c| c.1 == top).map(|c| c.0);
+            tops.clone().find(|&device| Some(device) == own).or_else(|| tops.next_back())
+        }
+
+        fn claim(&mut self, device: u32, priority: i32) {
+            let old = self.priority(device);
+            self.claims.retain(|c| c.0 != device);
+            self.claims.push((device, priority));
+            self.owner = match self.owner {
+                None => self.best(Some(device)),
+                Some(own) if own == device && old.is_some_and(|old| old > priority) => {
+                    self.best(Some(device))
+                }
+                Some(own) if own == device => Some(own),
+                Some(other) if self.priority(other).is_some_and(|other| other > priority) => Some(other),
+                Some(_) => Some(device),
+            };
+        }
+
+        fn release(&mut self, device: u32) {
+            self.claims.retain(|c| c.0 != device);
+            if self.owner == Some(device) {
+                self.owner = self.best(None);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_table_agrees_with_the_slow_reference(
+            steps in prop::collection::vec((0u32..6, proptest::option::of(-2i32..3)), 0..60),
+        ) {
+            let mut slow = Slow::default();
+            let mut claims = Claims::new();
+            for (device, step) in steps {
+                let before = slow.owner;
+                let had = slow.priority(device).is_some();
+                let symlink = match step {
+                    Some(priority) => {
+                        slow.claim(device, priority);
+                        claims.claim(b"l", &id(device), priority, &node(device)).symlink
+                    }
+                    None => {
+                        slow.release(device);
+                        claims.release(b"l", &id(device)).symlink
+                    }
+                };
+                prop_assert_eq!(claims.owner(b"l").map(|c| c.id.clone()), slow.owner.map(id));
+                let fits = match (&symlink, slow.owner) {
+                    (Symlink::Nothing, _) => step.is_none() && !had,
+                    (Symlink::Remove, None) => true,
+                    (Symlink::Keep(claim), Some(owner)) => before == Some(owner) && claim.id == id(owner),
+                    (Symlink::Point(claim), Some(owner)) => before != Some(owner) && claim.id == id(owner),
+                    _ => false,
+                };
+                prop_assert!(fits, "{:?}", symlink);
+            }
+        }
+    }
+
+    #[test]
+    fn thousands_of_claims_of_one_link_are_no_burden() {
+        let mut claims = Claims::new();
+        for round in 0..2 {
+            for minor in 0..5000 {
+                claims.claim(b"l", &id(minor), round, &node(minor));
+            }
+        }
+        for minor in (1..5000).rev() {
+            let decision = claims.release(b"l", &id(minor));
+            assert!(matches!(decision.symlink, Symlink::Point(claim) if claim.id == id(minor - 1)));
+        }
+        assert_eq!(claims.ranked(b"l").count(), 1);
+    }
+}
