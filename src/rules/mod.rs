@@ -11,10 +11,14 @@
 //! ```
 
 pub mod ask;
+pub mod eval;
 pub mod outcome;
 pub mod pattern;
 pub mod program;
+pub mod sanitise;
+pub mod specialise;
 pub mod subst;
 
 pub use ask::{Answer, Ask};
+pub use eval::Evaluation;
 pub use outcome::Outcome;

@@ -57,7 +57,7 @@ pub struct StaticNode {
 }
 
 /// One key-operator-value expression, in a form that cannot be wrong.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Token {
     Match(Match),
     /// KERNELS, SUBSYSTEMS, DRIVERS, ATTRS, TAGS of the line: all must hold on one device.
@@ -176,7 +176,7 @@ pub enum ListOp {
 }
 
 /// RUN and RUN{builtin}. An empty value is a `Program` with an empty template: it only clears.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunCommand {
     Program(Template),
     Builtin(BuiltinName, Template),
@@ -209,7 +209,7 @@ pub enum Escape {
 }
 
 /// A comparison of one subject of the event's device.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Match {
     pub subject: MatchKey,
     pub negate: bool,
@@ -217,7 +217,7 @@ pub struct Match {
 }
 
 /// What a [`Match`] compares.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MatchKey {
     Action,
     Devpath,
@@ -239,7 +239,7 @@ pub enum MatchKey {
 }
 
 /// The name of an attribute in ATTR, ATTRS.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttrName {
     Literal(BString),
     /// `[subsystem/sysname]attr`.
@@ -252,7 +252,7 @@ pub enum AttrName {
 }
 
 /// A comparison on the device or one of its parents.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParentMatch {
     pub subject: ParentKey,
     pub negate: bool,
@@ -260,7 +260,7 @@ pub struct ParentMatch {
 }
 
 /// What a [`ParentMatch`] compares.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParentKey {
     Kernel,
     Subsystem,
