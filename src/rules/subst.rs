@@ -400,7 +400,10 @@ mod tests {
             ("$env{A}%E{B}", "<Env(\"A\")><Env(\"B\")>"),
             ("%k{ignored}x", "<Kernel>x"),
             ("$devnode$tempnode%N", "<Devnode><Devnode><Devnode>"),
-            ("%c %c{0} %c{0+} %c{01} %c{2+}", "<Result(All)> <Result(All)> <Result(All)> <Result(Word(1))> <Result(From(2))>"),
+            (
+                "%c %c{0} %c{0+} %c{01} %c{2+}",
+                "<Result(All)> <Result(All)> <Result(All)> <Result(Word(1))> <Result(From(2))>",
+            ),
             ("%%k $$kernel", "%k $kernel"),
         ] {
             assert_eq!(show(text), shown, "{text}");
@@ -460,7 +463,8 @@ mod tests {
     #[test]
     fn the_first_missing_fact_stops_the_expansion() {
         let (template, _) = Template::parse(b"a%k%n");
-        let missing = template.expand(99, false, |s| if *s == Subst::Kernel { Err("kernel") } else { Err("number") });
+        let missing =
+            template.expand(99, false, |s| if *s == Subst::Kernel { Err("kernel") } else { Err("number") });
         assert_eq!(missing, Err("kernel"));
     }
 
