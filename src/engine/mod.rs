@@ -1,15 +1,24 @@
-//! The logic, without I/O: which event may run now (queue), what comes next in it (job).
+//! The logic, without I/O: which event may run now ([`queue`]), what comes next in it ([`job`]).
 //!
 //! Contract: after every [`Engine::handle`], drain [`Engine::poll_output`] until None before the
-//! next input; every [`Output::Ask`] and [`Output::Perform`] is replied to exactly once, at once or
-//! later; wake up at [`Engine::poll_timeout`] with [`Input::Tick`].
+//! next input; every [`Output::Ask`], [`Output::Perform`] and [`Output::Run`] is replied to exactly
+//! once, at once or later; wake up at [`Engine::poll_timeout`] with [`Input::Tick`].
+
+pub mod job;
+pub mod queue;
 
 use crate::model::effect::{Done, Effect};
-use crate::model::{Event, Now, Uevent};
+use crate::model::event::BuildFnv;
+use crate::model::{Event, Now, Properties, Uevent};
+use crate::rules::eval::EvalConfig;
 use crate::rules::outcome::RunItem;
 use crate::rules::program::RuleSet;
+use crate::rules::specialise::Programs;
 use crate::rules::{Answer, Ask};
 use bstr::BString;
+use job::{Job, Reply, RulesContext, Step};
+use queue::{Inserted, Queue};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,23 +44,16 @@ pub enum Input {
     Ran {
         job: JobId,
     },
-    /// The program or helper of this job exceeded its time and was killed by this signal.
-    TimedOut {
-        job: JobId,
-    },
-    /// A close-write or a new uevent on a whole disk: events that wait for its lock are tried again.
-    DiskMayBeFree {
-        devnode: BString,
-    },
+    /// Something was closed or happened on a disk: events that wait for a lock are tried again.
+    DiskMayBeFree,
     Rules(Arc<RuleSet>),
     StopQueue,
     StartQueue,
-    /// Global property; empty value unsets it.
+    /// Global property; an empty value unsets it.
     SetGlobal {
         name: BString,
         value: BString,
     },
-    ChildrenMax(usize),
     /// Finish running jobs, start no others.
     Exit,
     /// Time went on.
@@ -63,7 +65,7 @@ pub enum Input {
 pub enum Output {
     /// A question of the rules; the context is [`Engine::event`].
     Ask { job: JobId, ask: Ask },
-    /// An effect. `Effect::Announce` and all others are performed in the order they come out.
+    /// An effect, to be performed in the order they come out.
     Perform { job: JobId, effect: Effect },
     /// An entry of the RUN list: run it, then reply [`Input::Ran`].
     Run { job: JobId, item: RunItem },
@@ -80,12 +82,27 @@ pub enum Output {
 pub struct EngineConfig {
     pub event_timeout: Duration,
     pub exec_delay: Duration,
-    pub children_max: usize,
     pub blockdev_read_only: bool,
+    /// NAME= is sanitised strictly (naming schemes from v249, rules.md 6.1).
+    pub strict_names: bool,
+    /// `rd.` words of the kernel command line count (rules.md section 4, IMPORT{cmdline}).
+    pub in_initrd: bool,
+}
+
+impl Default for EngineConfig {
+    fn default() -> EngineConfig {
+        EngineConfig {
+            event_timeout: Duration::from_secs(180),
+            exec_delay: Duration::ZERO,
+            blockdev_read_only: false,
+            strict_names: true,
+            in_initrd: false,
+        }
+    }
 }
 
 /// Where a job stands, for `status`.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct JobStatus {
     pub job: u64,
     pub seqnum: u64,
@@ -99,54 +116,227 @@ pub struct JobStatus {
     pub since: f64,
 }
 
+/// What was done since the start, for `status`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Counters {
+    pub received: u64,
+    pub finished: u64,
+    pub merged: u64,
+    pub cancelled: u64,
+    pub duplicates: u64,
+}
+
 /// See the module.
 pub struct Engine {
-    _config: EngineConfig,
+    config: EngineConfig,
+    programs: Programs,
+    globals: Arc<Properties>,
+    queue: Queue,
+    jobs: HashMap<JobId, Job, BuildFnv>,
+    timers: BTreeSet<(Now, JobId)>,
+    outputs: VecDeque<Output>,
+    counters: Counters,
+    next_job: u64,
+    stopped: bool,
+    exiting: bool,
+    /// The queue file exists.
+    busy: bool,
 }
 
 impl Engine {
+    /// Jobs at once. A parked job costs a few kilobytes; what limits programs is children_max.
+    pub const MAX_JOBS: usize = 4096;
+
     /// An idle engine.
-    pub fn new(config: EngineConfig, _rules: Arc<RuleSet>) -> Engine {
-        Engine { _config: config }
+    pub fn new(config: EngineConfig, rules: Arc<RuleSet>) -> Engine {
+        Engine {
+            config,
+            programs: Programs::new(rules),
+            globals: Arc::default(),
+            queue: Queue::default(),
+            jobs: HashMap::default(),
+            timers: BTreeSet::new(),
+            outputs: VecDeque::new(),
+            counters: Counters::default(),
+            next_job: 1,
+            stopped: false,
+            exiting: false,
+            busy: false,
+        }
+    }
+
+    /// New settings, for events started from now on.
+    pub fn set_config(&mut self, config: EngineConfig) {
+        self.config = config;
     }
 
     /// Takes one input.
-    pub fn handle(&mut self, _input: Input, _now: Now) {
-        todo!()
+    pub fn handle(&mut self, input: Input, now: Now) {
+        match input {
+            Input::Uevent(uevent) => self.insert(uevent, now),
+            Input::Answer { job, answer } => self.reply(job, Reply::Answer(answer), now),
+            Input::Performed { job, done } => self.reply(job, Reply::Done(done), now),
+            Input::Ran { job } => self.reply(job, Reply::Ran, now),
+            Input::DiskMayBeFree => self.retry_locks(now),
+            Input::Rules(rules) => self.programs = Programs::new(rules),
+            Input::StopQueue => self.stopped = true,
+            Input::StartQueue => self.stopped = false,
+            Input::SetGlobal { name, value } => self.set_global(name, value),
+            Input::Exit => self.exit(),
+            Input::Tick => {}
+        }
+        self.wake(now);
+        self.start_ready(now);
+        self.tell_busy();
     }
 
     /// The next thing to do; None when all is drained.
     pub fn poll_output(&mut self) -> Option<Output> {
-        todo!()
+        self.outputs.pop_front()
     }
 
     /// When to come back with [`Input::Tick`] at the latest.
     pub fn poll_timeout(&self) -> Option<Now> {
-        todo!()
+        self.timers.first().map(|&(at, _)| at)
     }
 
     /// The event of a running job: what children get as environment, what builtins read.
-    pub fn event(&self, _job: JobId) -> Option<&Event> {
-        todo!()
+    pub fn event(&self, job: JobId) -> Option<&Event> {
+        self.jobs.get(&job).map(Job::event)
     }
 
-    /// The devpaths of the parents as the evaluation knows them, if it has asked.
-    pub fn job_started(&self, _job: JobId) -> Option<Now> {
-        todo!()
+    /// When work on a job began: the time budget of its programs counts from here.
+    pub fn job_started(&self, job: JobId) -> Option<Now> {
+        self.jobs.get(&job).map(|j| j.started)
     }
 
     /// Number of events waiting and running.
     pub fn queue_len(&self) -> (usize, usize) {
-        todo!()
+        (self.queue.waiting(), self.queue.running())
     }
 
-    /// Running jobs.
-    pub fn status(&self, _now: Now) -> Vec<JobStatus> {
-        todo!()
+    /// What was done since the start.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Running jobs in the order they started.
+    pub fn status(&self) -> Vec<JobStatus> {
+        let mut jobs: Vec<JobStatus> = self.jobs.values().map(Job::status).collect();
+        jobs.sort_by_key(|j| j.job);
+        jobs
     }
 
     /// No event waits or runs.
     pub fn is_idle(&self) -> bool {
-        todo!()
+        self.queue.waiting() == 0 && self.jobs.is_empty()
+    }
+
+    /// After [`Input::Exit`]: all that had begun has ended.
+    pub fn has_exited(&self) -> bool {
+        self.exiting && self.jobs.is_empty() && self.outputs.is_empty()
+    }
+
+    fn insert(&mut self, uevent: Uevent, now: Now) {
+        self.counters.received += 1;
+        let block = uevent.subsystem == "block";
+        match self.queue.insert(uevent, now) {
+            Inserted::Queued => {}
+            Inserted::Merged => self.counters.merged += 1,
+            Inserted::Cancelled => self.counters.cancelled += 1,
+            Inserted::Duplicate => self.counters.duplicates += 1,
+        }
+        if block {
+            self.retry_locks(now);
+        }
+    }
+
+    fn set_global(&mut self, name: BString, value: BString) {
+        let globals = Arc::make_mut(&mut self.globals);
+        if value.is_empty() {
+            globals.remove(&name);
+        } else {
+            globals.set(&name, value);
+        }
+    }
+
+    fn retry_locks(&mut self, now: Now) {
+        for job in self.jobs.values_mut() {
+            if job.retry_lock(now) {
+                self.timers.insert((now, job.id));
+            }
+        }
+    }
+
+    /// Jobs that still wait for a lock have not begun: like queued events they are left.
+    fn exit(&mut self) {
+        self.exiting = true;
+        let unbegun: Vec<JobId> = self.jobs.values().filter(|j| !j.has_begun()).map(|j| j.id).collect();
+        for id in unbegun {
+            self.timers.retain(|&(_, job)| job != id);
+            self.end(id);
+        }
+    }
+
+    fn wake(&mut self, now: Now) {
+        while let Some(&(at, id)) = self.timers.first().filter(|&&(at, _)| at <= now) {
+            self.timers.remove(&(at, id));
+            self.drive(id, now);
+        }
+    }
+
+    fn start_ready(&mut self, now: Now) {
+        while !self.stopped && !self.exiting && self.jobs.len() < Engine::MAX_JOBS {
+            let Some(ready) = self.queue.take_ready() else { return };
+            let id = JobId(self.next_job);
+            self.next_job += 1;
+            self.jobs.insert(id, Job::new(id, ready, now));
+            self.drive(id, now);
+        }
+    }
+
+    fn reply(&mut self, id: JobId, reply: Reply, now: Now) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        self.outputs.extend(job.reply(reply, now));
+        self.drive(id, now);
+    }
+
+    fn drive(&mut self, id: JobId, now: Now) {
+        let Some(job) = self.jobs.get_mut(&id) else { return };
+        loop {
+            match job.step(&self.config, now) {
+                Step::Request(output) => return self.outputs.push_back(output),
+                Step::Tell(outputs) => self.outputs.extend(outputs),
+                Step::WaitUntil(at) => {
+                    self.timers.insert((at, id));
+                    return;
+                }
+                Step::Waiting => return,
+                Step::WantRules => job.give_rules(RulesContext {
+                    program: self.programs.for_event(job.event()),
+                    config: EvalConfig {
+                        globals: self.globals.clone(),
+                        strict_names: self.config.strict_names,
+                        in_initrd: self.config.in_initrd,
+                    },
+                }),
+                Step::Finished => return self.end(id),
+            }
+        }
+    }
+
+    fn end(&mut self, id: JobId) {
+        if let Some(job) = self.jobs.remove(&id) {
+            self.queue.finish(job.entry);
+            self.counters.finished += 1;
+        }
+    }
+
+    fn tell_busy(&mut self) {
+        let busy = !self.is_idle();
+        if busy != self.busy {
+            self.busy = busy;
+            self.outputs.push_back(Output::Busy(busy));
+        }
     }
 }

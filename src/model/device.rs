@@ -124,6 +124,16 @@ pub fn sysnum(sysname: &[u8]) -> &BStr {
     if digits == sysname.len() { b"".as_bstr() } else { sysname[sysname.len() - digits..].as_bstr() }
 }
 
+/// Whether the kernel and udev take this as the name of a network interface (rules.md 9.4, builtins.md
+/// 2.4): 1 to `max` bytes (15; alternative names 127), printable ASCII without `: / %`, not only
+/// digits, not `.`, `..`, `all`, `default`.
+pub fn is_interface_name(name: &[u8], max: usize) -> bool {
+    (1..=max).contains(&name.len())
+        && name.iter().all(|b| (33..=126).contains(b) && !matches!(b, b':' | b'/' | b'%'))
+        && !name.iter().all(u8::is_ascii_digit)
+        && !matches!(name, b"." | b".." | b"all" | b"default")
+}
+
 /// `<bus>:<name>` of `/bus/<bus>/drivers/<name>`.
 fn driver_name(devpath: &[u8]) -> Option<BString> {
     let at = devpath.find("/drivers")?;
@@ -158,6 +168,18 @@ mod tests {
             device("/bus/pci/drivers/virtio-pci", "drivers", &[]).id().unwrap().render(),
             "+drivers:pci:virtio-pci"
         );
+    }
+
+    #[test]
+    fn names_of_interfaces_are_checked_like_the_kernel_does() {
+        for good in ["eth0", "exact15chars000", "a!b", "0x1", "..."] {
+            assert!(is_interface_name(good.as_bytes(), 15), "{good}");
+        }
+        for bad in
+            ["", "exactly16chars00", "123", ".", "..", "all", "default", "a b", "a:b", "a/b", "a%b", "\u{fc}"]
+        {
+            assert!(!is_interface_name(bad.as_bytes(), 15), "{bad}");
+        }
     }
 
     #[test]

@@ -42,9 +42,7 @@ pub enum Effect {
     Links { id: DeviceId, devnode: BString, priority: i32, release: Vec<BString>, claim: Vec<BString> },
     /// `/dev/block/M:m` or `/dev/char/M:m` -> node; on remove it goes.
     NumberLink { block: bool, devnum: DevNum, devnode: BString, present: bool },
-    /// Wait this long (exec_delay).
-    Sleep { duration: std::time::Duration },
-    /// Tell the listeners; `failure` is None for an event that went well.
+    /// Tell the listeners: one message with these properties, filtered by these tags.
     Announce { properties: Vec<(BString, BString)>, tags: OrderedSet },
 }
 

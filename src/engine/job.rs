@@ -1,0 +1,847 @@
+//! One event being worked on: the phases of rules.md 9.1 and 9.2, as a machine that says one thing
+//! it wants, is told how that went, and says the next.
+//!
+//! Must stay true: at most one reply is outstanding; the record is on disk before the announcement
+//! goes out; whatever fails, exactly one announcement is made for the event (and one for each
+//! SYNTH_UUID that the queue swallowed); a job that is dropped leaves nothing to undo in here.
+
+use super::queue::{EntryId, Ready, Swallowed};
+use super::{EngineConfig, JobId, JobStatus, Output};
+use crate::model::device::{is_interface_name, last_component};
+use crate::model::effect::{Done, Effect, NodeChange};
+use crate::model::event::OrderedSet;
+use crate::model::record::Record;
+use crate::model::{Action, DeviceId, Errno, Event, IfIndex, Now};
+use crate::rules::eval::{EvalConfig, Evaluation, Note, Step as EvalStep};
+use crate::rules::outcome::{Outcome, RunItem, Watch};
+use crate::rules::specialise::Specialised;
+use crate::rules::{Answer, Ask};
+use bstr::{BStr, BString, ByteSlice};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A locked disk is tried again after this long (rules.md 12.3).
+const LOCK_RETRY: Duration = Duration::from_millis(200);
+/// A disk that is locked for longer fails the event.
+const LOCK_LIMIT: Duration = Duration::from_secs(180);
+
+/// What a job says next.
+#[derive(Debug)]
+pub enum Step {
+    /// One of Ask, Perform, Run: a reply will come.
+    Request(Output),
+    /// Log, LogLevel: no reply.
+    Tell(Vec<Output>),
+    /// Come back at this time.
+    WaitUntil(Now),
+    /// A reply is outstanding.
+    Waiting,
+    /// [`Job::give_rules`] must come first.
+    WantRules,
+    Finished,
+}
+
+/// How a request went.
+#[derive(Debug)]
+pub enum Reply {
+    Answer(Answer),
+    Done(Done),
+    Ran,
+}
+
+/// What the job was given by its engine for the rules.
+pub struct RulesContext {
+    pub program: Arc<Specialised>,
+    pub config: EvalConfig,
+}
+
+/// The event on its way through the rules.
+enum Stage {
+    Before(Box<Event>),
+    Rules(Box<Evaluation>),
+    After(Box<Outcome>),
+    /// Only while one of the others is being replaced.
+    Moving,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Lock,
+    LockWait { until: Now },
+    ReadOnly,
+    DropWatch,
+    ReadRecord,
+    MarkProcessing,
+    RemoveTags,
+    RemoveRecord,
+    Rules,
+    RestoreRecord,
+    AnnounceRenaming,
+    Rename,
+    AltNames,
+    Node,
+    Links,
+    NumberLink,
+    Tags,
+    Record,
+    Delay { item: usize, until: Now },
+    Run { item: usize },
+    Watch,
+    FinalRecord,
+    Unlock,
+    Announce { copy: usize },
+    Finished,
+}
+
+impl Phase {
+    fn name(self) -> &'static str {
+        match self {
+            Phase::Lock | Phase::LockWait { .. } => "lock",
+            Phase::ReadOnly => "read-only",
+            Phase::DropWatch | Phase::ReadRecord | Phase::MarkProcessing => "old record",
+            Phase::RemoveTags | Phase::RemoveRecord => "remove record",
+            Phase::Rules => "rules",
+            Phase::RestoreRecord => "restore record",
+            Phase::AnnounceRenaming | Phase::Rename | Phase::AltNames => "rename",
+            Phase::Node => "node",
+            Phase::Links | Phase::NumberLink => "symlinks",
+            Phase::Tags | Phase::Record | Phase::FinalRecord => "record",
+            Phase::Delay { .. } => "delay",
+            Phase::Run { .. } => "run",
+            Phase::Watch => "watch",
+            Phase::Unlock => "unlock",
+            Phase::Announce { .. } => "announce",
+            Phase::Finished => "finished",
+        }
+    }
+}
+
+/// Which reply is outstanding, and so what a failure means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Awaiting {
+    Nothing,
+    /// A failure is logged by who performs and otherwise ignored.
+    Any,
+    /// A failure fails the event.
+    Must,
+    Lock,
+    OldRecord,
+    Rename,
+    Answer(String),
+    Ran(String),
+}
+
+/// See the module.
+pub struct Job {
+    pub id: JobId,
+    pub entry: EntryId,
+    /// When the event was received: USEC_INITIALIZED of a new device.
+    received: Now,
+    /// When work on it began: the time budget of its programs counts from here.
+    pub started: Now,
+    since: Now,
+    stage: Stage,
+    phase: Phase,
+    awaiting: Awaiting,
+    rules: Option<RulesContext>,
+    swallowed: Vec<Swallowed>,
+    /// The record on disk carries ID_PROCESSING and must be mended if the rules fail.
+    marked: bool,
+    locked: bool,
+    failure: Option<Errno>,
+    log_level: Option<log::LevelFilter>,
+}
+
+impl Job {
+    /// A job at its beginning.
+    pub fn new(id: JobId, ready: Ready, now: Now) -> Job {
+        let event = Event::new(&ready.uevent);
+        let phase = match event.action {
+            Action::Remove => Phase::ReadRecord,
+            _ => Phase::Lock,
+        };
+        Job {
+            id,
+            entry: ready.entry,
+            received: ready.received,
+            started: now,
+            since: now,
+            stage: Stage::Before(Box::new(event)),
+            phase,
+            awaiting: Awaiting::Nothing,
+            rules: None,
+            swallowed: ready.swallowed,
+            marked: false,
+            locked: false,
+            failure: None,
+            log_level: None,
+        }
+    }
+
+    /// The event as it stands.
+    pub fn event(&self) -> &Event {
+        match &self.stage {
+            Stage::Before(event) => event,
+            Stage::Rules(evaluation) => evaluation.event(),
+            Stage::After(outcome) => &outcome.event,
+            Stage::Moving => unreachable!("a stage is replaced within one function"),
+        }
+    }
+
+    fn wants_rules(&self) -> bool {
+        self.rules.is_none() && matches!(self.stage, Stage::Before(_))
+    }
+
+    /// The rules to evaluate: those that are in force when evaluation begins.
+    pub fn give_rules(&mut self, rules: RulesContext) {
+        self.rules = Some(rules);
+    }
+
+    /// Whether rules have begun: an exiting daemon finishes such jobs.
+    pub fn has_begun(&self) -> bool {
+        !matches!(self.phase, Phase::Lock | Phase::LockWait { .. })
+    }
+
+    /// The disk may be free now: try again at once.
+    pub fn retry_lock(&mut self, now: Now) -> bool {
+        match &mut self.phase {
+            Phase::LockWait { until } => {
+                *until = now;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// For `status`.
+    pub fn status(&self) -> JobStatus {
+        let event = self.event();
+        let waits_for = match (&self.awaiting, self.phase) {
+            (Awaiting::Answer(what) | Awaiting::Ran(what), _) => what.clone(),
+            (_, Phase::LockWait { .. }) => "the lock of the disk".to_string(),
+            (_, Phase::Delay { .. }) => "exec_delay".to_string(),
+            (Awaiting::Nothing, _) => String::new(),
+            _ => self.phase.name().to_string(),
+        };
+        JobStatus {
+            job: self.id.0,
+            seqnum: event.seqnum.0,
+            action: event.action.to_string(),
+            devpath: event.device.devpath.to_string(),
+            phase: self.phase.name().to_string(),
+            waits_for,
+            since: self.since.as_secs_f64(),
+        }
+    }
+
+    /// A line for the administrator with the event's identity in front.
+    pub fn log(&self, level: log::Level, text: impl std::fmt::Display) -> Output {
+        let event = self.event();
+        let text = format!("{} {} (SEQNUM={}): {text}", event.action, event.device.devpath, event.seqnum);
+        Output::Log { level, text }
+    }
+
+    fn id_of_device(&self) -> Option<DeviceId> {
+        self.event().device.id()
+    }
+
+    fn perform(&mut self, effect: Effect, awaiting: Awaiting, next: Phase) -> Step {
+        self.awaiting = awaiting;
+        self.phase = next;
+        Step::Request(Output::Perform { job: self.id, effect })
+    }
+
+    /// What comes next. Call again after [`Step::Tell`], after every reply, and when a
+    /// [`Step::WaitUntil`] has passed.
+    pub fn step(&mut self, config: &EngineConfig, now: Now) -> Step {
+        if self.awaiting != Awaiting::Nothing {
+            return Step::Waiting;
+        }
+        loop {
+            let step = match self.phase {
+                Phase::Lock => self.lock(),
+                Phase::LockWait { until } if now < until => return Step::WaitUntil(until),
+                Phase::LockWait { .. } => {
+                    self.phase = Phase::Lock;
+                    None
+                }
+                Phase::ReadOnly => self.read_only(config),
+                Phase::DropWatch => self.drop_watch(),
+                Phase::ReadRecord => self.read_record(),
+                Phase::MarkProcessing => self.mark_processing(),
+                Phase::RemoveTags => self.remove_tags(),
+                Phase::RemoveRecord => self.remove_record(),
+                Phase::Rules if self.wants_rules() => return Step::WantRules,
+                Phase::Rules => self.evaluate(),
+                Phase::RestoreRecord => self.restore_record(),
+                Phase::AnnounceRenaming => self.announce_renaming(),
+                Phase::Rename => self.rename(),
+                Phase::AltNames => self.alt_names(),
+                Phase::Node => self.node(),
+                Phase::Links => self.links(),
+                Phase::NumberLink => self.number_link(now, config),
+                Phase::Tags => self.tags(),
+                Phase::Record => self.record_before_run(now, config),
+                Phase::Delay { until, .. } if now < until => return Step::WaitUntil(until),
+                Phase::Delay { item, .. } => {
+                    self.phase = Phase::Run { item };
+                    None
+                }
+                Phase::Run { item } => self.run(item, now, config),
+                Phase::Watch => self.watch(),
+                Phase::FinalRecord => self.final_record(),
+                Phase::Unlock => self.unlock(),
+                Phase::Announce { copy } => self.announce(copy),
+                Phase::Finished => return Step::Finished,
+            };
+            if let Some(step) = step {
+                if matches!(step, Step::Request(_)) {
+                    self.since = now;
+                }
+                return step;
+            }
+        }
+    }
+
+    /// Takes the reply to the last request. The returned line, if any, is for the log.
+    pub fn reply(&mut self, reply: Reply, now: Now) -> Option<Output> {
+        let awaiting = std::mem::replace(&mut self.awaiting, Awaiting::Nothing);
+        self.since = now;
+        match (awaiting, reply) {
+            (Awaiting::Answer(_), Reply::Answer(answer)) => {
+                if let Stage::Rules(evaluation) = &mut self.stage {
+                    evaluation.answer(answer);
+                }
+                None
+            }
+            (Awaiting::Ran(_), Reply::Ran) | (Awaiting::Any, Reply::Done(_)) => None,
+            (Awaiting::Lock, Reply::Done(done)) => self.locked(done, now),
+            (Awaiting::OldRecord, Reply::Done(Done::Record(record))) => {
+                self.know_old(record);
+                None
+            }
+            (Awaiting::Rename, Reply::Done(done)) => self.renamed(done),
+            (Awaiting::OldRecord | Awaiting::Must, Reply::Done(Done::Failed(errno))) => {
+                Some(self.fail(errno))
+            }
+            (Awaiting::Must, Reply::Done(_)) => None,
+            (awaiting, reply) => {
+                debug_assert!(false, "{awaiting:?} got {reply:?}");
+                Some(self.fail(Errno(libc::EPROTO)))
+            }
+        }
+    }
+
+    /// Ends the event early: no RUN list, no record, one announcement that says why.
+    fn fail(&mut self, errno: Errno) -> Output {
+        self.failure = Some(errno);
+        self.phase = match (self.marked, self.event().action) {
+            (true, _) => Phase::RestoreRecord,
+            // What a removed device claimed is released whatever happens.
+            (_, Action::Remove) if !matches!(self.phase, Phase::Unlock) => Phase::Links,
+            _ => Phase::Unlock,
+        };
+        self.log(log::Level::Error, format_args!("event failed: {errno}"))
+    }
+
+    fn lock(&mut self) -> Option<Step> {
+        let device = &self.event().device;
+        let name = last_component(&device.devpath);
+        let exempt = ["dm-", "md", "drbd"].iter().any(|p| name.starts_with(p.as_bytes()));
+        match &device.devnode {
+            Some(devnode) if device.is_block() && device.devnum.is_some() && !exempt => {
+                let effect = Effect::LockDisk { device: device.devpath.clone(), devnode: devnode.clone() };
+                Some(self.perform(effect, Awaiting::Lock, Phase::ReadOnly))
+            }
+            _ => {
+                self.phase = Phase::ReadOnly;
+                None
+            }
+        }
+    }
+
+    fn locked(&mut self, done: Done, now: Now) -> Option<Output> {
+        match done {
+            Done::Busy if now >= self.started + LOCK_LIMIT => Some(self.fail(Errno(libc::ETIMEDOUT))),
+            Done::Busy => {
+                self.phase = Phase::LockWait { until: now + LOCK_RETRY };
+                None
+            }
+            Done::Failed(errno) => Some(self.fail(errno)),
+            Done::Ok | Done::Record(_) => {
+                self.locked = true;
+                None
+            }
+        }
+    }
+
+    fn read_only(&mut self, config: &EngineConfig) -> Option<Step> {
+        self.phase = Phase::DropWatch;
+        let event = self.event();
+        let name = last_component(&event.device.devpath);
+        let exempt = ["dm-", "md", "drbd", "loop", "nbd", "zram"];
+        if !config.blockdev_read_only
+            || event.action != Action::Add
+            || !event.device.is_block()
+            || exempt.iter().any(|p| name.starts_with(p.as_bytes()))
+        {
+            return None;
+        }
+        let (devnode, devnum) = (event.device.devnode.clone()?, event.device.devnum?);
+        Some(self.perform(Effect::SetReadOnly { devnode, devnum }, Awaiting::Any, Phase::DropWatch))
+    }
+
+    fn drop_watch(&mut self) -> Option<Step> {
+        let remove = self.event().action == Action::Remove;
+        self.phase = if remove { Phase::Rules } else { Phase::ReadRecord };
+        self.event().device.devnode.as_ref()?;
+        let id = self.id_of_device()?;
+        Some(self.perform(Effect::DropWatch { id }, Awaiting::Any, self.phase))
+    }
+
+    fn read_record(&mut self) -> Option<Step> {
+        let remove = self.event().action == Action::Remove;
+        self.phase = if remove { Phase::RemoveTags } else { Phase::MarkProcessing };
+        let id = self.id_of_device()?;
+        Some(self.perform(Effect::ReadRecord { id }, Awaiting::OldRecord, self.phase))
+    }
+
+    /// rules.md 9.1 steps 3 and 4, 9.2 step 1.
+    fn know_old(&mut self, record: Option<Arc<Record>>) {
+        let Stage::Before(event) = &mut self.stage else { return };
+        let Some(record) = record else { return };
+        event.usec_initialized = record.usec_initialized;
+        event.tags.sticky = record.tags.clone();
+        if event.action == Action::Remove {
+            for (name, value) in &record.properties {
+                event.properties.set_stored(name, value.clone());
+            }
+            event.tags.current = record.current_tags.clone();
+            event.links = record.links.clone();
+        }
+        event.old = Some(record);
+    }
+
+    /// A known device shows in its record that it is being processed.
+    fn mark_processing(&mut self) -> Option<Step> {
+        self.phase = Phase::Rules;
+        let id = self.id_of_device()?;
+        let old = self.event().old.clone()?;
+        self.marked = true;
+        let effect = write_record(id, with_property(&old, "ID_PROCESSING"), false);
+        Some(self.perform(effect, Awaiting::Must, Phase::Rules))
+    }
+
+    fn restore_record(&mut self) -> Option<Step> {
+        self.phase = Phase::Unlock;
+        self.marked = false;
+        let id = self.id_of_device()?;
+        let old = self.event().old.clone()?;
+        Some(self.perform(write_record(id, (*old).clone(), false), Awaiting::Any, Phase::Unlock))
+    }
+
+    fn remove_tags(&mut self) -> Option<Step> {
+        self.phase = Phase::RemoveRecord;
+        let id = self.id_of_device()?;
+        let tags = self.event().tags.sticky.clone();
+        if tags.is_empty() {
+            return None;
+        }
+        Some(self.perform(Effect::RemoveTags { id, tags }, Awaiting::Any, Phase::RemoveRecord))
+    }
+
+    fn remove_record(&mut self) -> Option<Step> {
+        self.phase = Phase::DropWatch;
+        let id = self.id_of_device()?;
+        Some(self.perform(Effect::RemoveRecord { id }, Awaiting::Any, Phase::DropWatch))
+    }
+
+    fn evaluate(&mut self) -> Option<Step> {
+        if let Stage::Before(_) = self.stage {
+            let rules = self.rules.take()?;
+            let Stage::Before(event) = std::mem::replace(&mut self.stage, Stage::Moving) else { return None };
+            let evaluation = Evaluation::start(rules.program, *event, rules.config);
+            self.stage = Stage::Rules(Box::new(evaluation));
+        }
+        let Stage::Rules(evaluation) = &mut self.stage else { return None };
+        let step = evaluation.run();
+        let notes = evaluation.take_notes();
+        let level = evaluation.log_level();
+        if level != self.log_level || !notes.is_empty() {
+            return Some(Step::Tell(self.tell(level, notes)));
+        }
+        match step {
+            EvalStep::Ask(ask) => {
+                self.awaiting = Awaiting::Answer(describe(&ask));
+                Some(Step::Request(Output::Ask { job: self.id, ask }))
+            }
+            EvalStep::Done => {
+                let Stage::Rules(evaluation) = std::mem::replace(&mut self.stage, Stage::Moving) else {
+                    return None;
+                };
+                let outcome = evaluation.into_outcome();
+                let failure = outcome.failure;
+                self.phase = match outcome.event.action {
+                    Action::Remove => Phase::Links,
+                    _ => Phase::AnnounceRenaming,
+                };
+                self.stage = Stage::After(Box::new(outcome));
+                failure.map(|errno| Step::Tell(vec![self.fail(errno)]))
+            }
+        }
+    }
+
+    /// What the rules have to say, under the log level that they chose.
+    fn tell(&mut self, level: Option<log::LevelFilter>, notes: Vec<Note>) -> Vec<Output> {
+        let mut outputs = Vec::new();
+        if level != self.log_level {
+            self.log_level = level;
+            outputs.push(Output::LogLevel { job: self.id, level });
+        }
+        outputs.extend(notes.into_iter().map(|note| self.log(note.level, note.text)));
+        outputs
+    }
+
+    fn outcome(&mut self) -> Option<&mut Outcome> {
+        match &mut self.stage {
+            Stage::After(outcome) => Some(outcome),
+            _ => None,
+        }
+    }
+
+    /// The new name, if this event renames an interface.
+    fn new_name(&mut self) -> Option<(IfIndex, BString)> {
+        let outcome = self.outcome()?;
+        let name = outcome.name.clone()?;
+        let device = &outcome.event.device;
+        let renames = outcome.event.action == Action::Add && last_component(&device.devpath) != name;
+        device.ifindex.filter(|_| renames).map(|ifindex| (ifindex, name))
+    }
+
+    /// Network managers that see the new name before its `move` event find ID_RENAMING in the record
+    /// (rules.md 9.4).
+    fn announce_renaming(&mut self) -> Option<Step> {
+        self.phase = Phase::Node;
+        let Some((_, name)) = self.new_name() else {
+            self.phase = Phase::AltNames;
+            return None;
+        };
+        if !is_interface_name(&name, 15) {
+            self.phase = Phase::AltNames;
+            let text = format!("{name:?} is no name for an interface; it keeps its own");
+            return Some(Step::Tell(vec![self.log(log::Level::Warn, text)]));
+        }
+        let id = self.id_of_device()?;
+        let old = self.event().old.clone().unwrap_or_default();
+        let effect = write_record(id, with_property(&old, "ID_RENAMING"), false);
+        Some(self.perform(effect, Awaiting::Must, Phase::Rename))
+    }
+
+    fn rename(&mut self) -> Option<Step> {
+        let (ifindex, to) = self.new_name()?;
+        let from = last_component(&self.event().device.devpath).to_owned();
+        let effect = Effect::Rename { ifindex, from, to };
+        Some(self.perform(effect, Awaiting::Rename, Phase::AltNames))
+    }
+
+    fn renamed(&mut self, done: Done) -> Option<Output> {
+        let (_, name) = self.new_name()?;
+        match done {
+            Done::Failed(Errno(libc::EBUSY)) => {
+                let text = format!("interface is up, {name:?} has to wait");
+                self.outcome()?.name = None;
+                Some(self.log(log::Level::Info, text))
+            }
+            Done::Failed(errno) => {
+                // The name is reverted, not the event: its properties are recorded and announced.
+                self.outcome()?.name = None;
+                self.failure = Some(errno);
+                self.phase = Phase::Node;
+                Some(self.log(log::Level::Error, format_args!("cannot rename to {name:?}: {errno}")))
+            }
+            _ => {
+                take_name(&mut self.outcome()?.event, name.as_bstr());
+                None
+            }
+        }
+    }
+
+    fn alt_names(&mut self) -> Option<Step> {
+        self.phase = Phase::Node;
+        let outcome = self.outcome()?;
+        if outcome.event.action != Action::Add || outcome.alt_names.is_empty() {
+            return None;
+        }
+        let ifindex = outcome.event.device.ifindex?;
+        let name = last_component(&outcome.event.device.devpath).to_owned();
+        let alt_names = outcome.alt_names.clone();
+        Some(self.perform(Effect::AddAltNames { ifindex, name, alt_names }, Awaiting::Any, Phase::Node))
+    }
+
+    fn node(&mut self) -> Option<Step> {
+        self.phase = Phase::Links;
+        let change = node_change(self.outcome()?)?;
+        Some(self.perform(Effect::Node(change), Awaiting::Must, Phase::Links))
+    }
+
+    fn links(&mut self) -> Option<Step> {
+        self.phase = Phase::NumberLink;
+        let id = self.id_of_device()?;
+        let event = self.event();
+        event.device.devnum?;
+        let devnode = event.device.devnode.clone()?;
+        let list = |links: &OrderedSet| links.iter().map(BStr::to_owned).collect::<Vec<BString>>();
+        let (release, claim) = match event.action {
+            Action::Remove => (list(&event.links), Vec::new()),
+            _ => {
+                let old = event.old.as_deref().map(|r| list(&r.links)).unwrap_or_default();
+                let dropped = old.into_iter().filter(|l| !event.links.contains(l)).collect();
+                (dropped, list(&event.links))
+            }
+        };
+        if release.is_empty() && claim.is_empty() {
+            return None;
+        }
+        let priority = self.outcome().map_or(0, |o| o.link_priority);
+        let effect = Effect::Links { id, devnode, priority, release, claim };
+        Some(self.perform(effect, Awaiting::Any, Phase::NumberLink))
+    }
+
+    fn number_link(&mut self, now: Now, config: &EngineConfig) -> Option<Step> {
+        let event = self.event();
+        let present = event.action != Action::Remove;
+        let device = &event.device;
+        let link = device.devnode.clone().zip(device.devnum).map(|(devnode, devnum)| Effect::NumberLink {
+            block: device.is_block(),
+            devnum,
+            devnode,
+            present,
+        });
+        if present {
+            let received = self.received.as_micros() as u64;
+            self.phase = Phase::Tags;
+            self.outcome()?.event.usec_initialized.get_or_insert(received);
+        } else {
+            self.phase = self.first_run(now, config);
+        }
+        let awaiting = if present { Awaiting::Must } else { Awaiting::Any };
+        link.map(|effect| self.perform(effect, awaiting, self.phase))
+    }
+
+    fn tags(&mut self) -> Option<Step> {
+        self.phase = Phase::Record;
+        let id = self.id_of_device()?;
+        let tags = self.event().tags.sticky.clone();
+        if tags.is_empty() {
+            return None;
+        }
+        Some(self.perform(Effect::AddTags { id, tags }, Awaiting::Must, Phase::Record))
+    }
+
+    /// With entries in the RUN list the record says ID_PROCESSING until they have run.
+    fn record_before_run(&mut self, now: Now, config: &EngineConfig) -> Option<Step> {
+        self.phase = self.first_run(now, config);
+        let runs = !matches!(self.phase, Phase::Unlock | Phase::Watch);
+        if runs {
+            self.outcome()?.event.properties.set_stored("ID_PROCESSING", "1");
+        }
+        let next = self.phase;
+        self.write_own_record(next)
+    }
+
+    fn write_own_record(&mut self, next: Phase) -> Option<Step> {
+        self.phase = next;
+        self.marked = false;
+        let id = self.id_of_device()?;
+        let outcome = self.outcome()?;
+        let keep_empty = outcome.event.device.devnum.is_some() || outcome.event.device.ifindex.is_some();
+        let record = Arc::new(record_of(outcome));
+        let effect = Effect::WriteRecord { id, record, sticky: outcome.db_persist, keep_empty };
+        Some(self.perform(effect, Awaiting::Must, next))
+    }
+
+    /// Where to go once record and symlinks stand.
+    fn first_run(&mut self, now: Now, config: &EngineConfig) -> Phase {
+        let failed = self.failure.is_some();
+        match self.outcome() {
+            Some(outcome) if !failed && !outcome.run.is_empty() => self.run_phase(0, now, config),
+            Some(outcome) if outcome.event.action != Action::Remove => Phase::Watch,
+            _ => Phase::Unlock,
+        }
+    }
+
+    /// exec_delay comes before each program, unless it would use up the event's time.
+    fn run_phase(&mut self, item: usize, now: Now, config: &EngineConfig) -> Phase {
+        let program = |o: &Outcome| matches!(o.run.get(item), Some(RunItem::Program(_)));
+        let until = now + config.exec_delay;
+        let in_time = until < self.started + config.event_timeout;
+        match self.outcome() {
+            Some(outcome) if program(outcome) && !config.exec_delay.is_zero() && in_time => {
+                Phase::Delay { item, until }
+            }
+            _ => Phase::Run { item },
+        }
+    }
+
+    fn run(&mut self, item: usize, now: Now, config: &EngineConfig) -> Option<Step> {
+        let late = now >= self.started + config.event_timeout;
+        let next = match self.event().action {
+            Action::Remove => Phase::Unlock,
+            _ => Phase::Watch,
+        };
+        let outcome = self.outcome()?;
+        let left = outcome.run.len().saturating_sub(item);
+        let Some(entry) = outcome.run.get(item).filter(|_| !late).cloned() else {
+            self.phase = next;
+            let text = format!("its time is used up, {left} RUN entries are not started");
+            return (left > 0).then(|| Step::Tell(vec![self.log(log::Level::Warn, text)]));
+        };
+        self.phase = self.run_phase(item + 1, now, config);
+        self.awaiting = Awaiting::Ran(match &entry {
+            RunItem::Program(command) => format!("program {command:?}"),
+            RunItem::Builtin(_, command) => format!("builtin {command:?}"),
+        });
+        Some(Step::Request(Output::Run { job: self.id, item: entry }))
+    }
+
+    fn watch(&mut self) -> Option<Step> {
+        self.phase = Phase::FinalRecord;
+        let id = self.id_of_device()?;
+        let outcome = self.outcome()?;
+        let devnode = outcome.event.device.devnode.clone()?;
+        if outcome.watch != Some(Watch::On) {
+            return None;
+        }
+        Some(self.perform(Effect::AddWatch { id, devnode }, Awaiting::Any, Phase::FinalRecord))
+    }
+
+    fn final_record(&mut self) -> Option<Step> {
+        self.phase = Phase::Unlock;
+        if self.outcome()?.event.properties.remove("ID_PROCESSING") {
+            return self.write_own_record(Phase::Unlock);
+        }
+        None
+    }
+
+    fn unlock(&mut self) -> Option<Step> {
+        self.phase = Phase::Announce { copy: 0 };
+        if !std::mem::take(&mut self.locked) {
+            return None;
+        }
+        Some(self.perform(Effect::UnlockDisk, Awaiting::Any, self.phase))
+    }
+
+    /// First the copies for swallowed SYNTH_UUIDs, then the event's own message.
+    fn announce(&mut self, copy: usize) -> Option<Step> {
+        let mut properties = self.event().full_properties();
+        properties.retain(|(name, _)| name != "ID_PROCESSING");
+        if let Some(errno) = self.failure {
+            properties.extend(failure_properties(errno));
+        }
+        let tags = self.event().tags.sticky.clone();
+        let next = match self.swallowed.get(copy) {
+            Some(swallowed) => {
+                replace(&mut properties, "SEQNUM", swallowed.seqnum.to_string().into());
+                replace(&mut properties, "SYNTH_UUID", swallowed.uuid.clone());
+                Phase::Announce { copy: copy + 1 }
+            }
+            None if self.log_level.is_some() => return Some(Step::Tell(self.tell(None, Vec::new()))),
+            None => Phase::Finished,
+        };
+        Some(self.perform(Effect::Announce { properties, tags }, Awaiting::Any, next))
+    }
+}
+
+fn replace(properties: &mut Vec<(BString, BString)>, name: &str, value: BString) {
+    match properties.iter_mut().find(|(n, _)| n == name) {
+        Some((_, old)) => *old = value,
+        None => properties.push((name.into(), value)),
+    }
+}
+
+/// rules.md 9.6.
+fn failure_properties(errno: Errno) -> Vec<(BString, BString)> {
+    let mut properties = vec![
+        ("UDEV_WORKER_FAILED".into(), "1".into()),
+        ("UDEV_WORKER_ERRNO".into(), errno.0.to_string().into()),
+    ];
+    if let Some(name) = errno.name() {
+        properties.push(("UDEV_WORKER_ERRNO_NAME".into(), name.into()));
+    }
+    properties
+}
+
+fn with_property(old: &Record, name: &str) -> Record {
+    let mut record = old.clone();
+    record.properties.retain(|(n, _)| n != name);
+    record.properties.push((name.into(), "1".into()));
+    record
+}
+
+fn write_record(id: DeviceId, record: Record, sticky: bool) -> Effect {
+    Effect::WriteRecord { id, record: Arc::new(record), sticky, keep_empty: true }
+}
+
+/// The record of what the rules left (rules.md 11.5). Links and priority belong to devices with a
+/// number.
+fn record_of(outcome: &Outcome) -> Record {
+    let event = &outcome.event;
+    let node = event.device.devnum.is_some();
+    Record {
+        links: if node { event.links.clone() } else { OrderedSet::default() },
+        priority: if node { outcome.link_priority } else { 0 },
+        usec_initialized: event.usec_initialized,
+        properties: event.properties.stored().map(|p| (p.name.clone(), p.value.clone())).collect(),
+        tags: event.tags.sticky.clone(),
+        current_tags: event.tags.current.clone(),
+    }
+}
+
+/// Owner, group and mode by rules.md 11.1: the rule's, else the kernel's hint.
+fn node_change(outcome: &Outcome) -> Option<NodeChange> {
+    let event = &outcome.event;
+    let number = |name: &str, radix: u32| {
+        let text = event.properties.get(name)?.to_str().ok()?.to_owned();
+        u32::from_str_radix(&text, radix).ok()
+    };
+    let owner = outcome.owner.or_else(|| number("DEVUID", 10));
+    let group = outcome.group.or_else(|| number("DEVGID", 10));
+    let by_group = || group.filter(|&g| g > 0).map(|_| 0o660);
+    let mode = outcome.mode.or_else(|| number("DEVMODE", 8)).or_else(by_group);
+    Some(NodeChange {
+        devnode: event.device.devnode.clone()?,
+        block: event.device.is_block(),
+        devnum: event.device.devnum?,
+        owner,
+        group,
+        mode: mode.map(|m| m & 0o7777),
+        seclabels: outcome.seclabels.clone(),
+        is_add: event.action == Action::Add,
+    })
+}
+
+/// The event goes on under the interface's new name.
+fn take_name(event: &mut Event, name: &BStr) {
+    let from = last_component(&event.device.devpath).to_owned();
+    let folder = event.device.devpath.len() - from.len();
+    let mut devpath = BString::from(&event.device.devpath[..folder]);
+    devpath.extend_from_slice(name);
+    event.properties.set("INTERFACE_OLD", from);
+    event.properties.set("INTERFACE", name);
+    event.properties.set("DEVPATH", devpath.clone());
+    event.properties.set_stored("ID_RENAMING", "1");
+    event.device.sysname = crate::model::device::sysname(&devpath);
+    event.device.devpath = devpath;
+}
+
+/// An ask in the words of `status`.
+fn describe(ask: &Ask) -> String {
+    match ask {
+        Ask::Run { command } => format!("program {command:?}"),
+        Ask::Builtin { command, .. } => format!("builtin {command:?}"),
+        Ask::Attr { name, .. } => format!("attribute {name:?}"),
+        Ask::WriteAttr { target, .. } => format!("write to attribute {target:?}"),
+        Ask::WriteSysctl { name, .. } => format!("write to sysctl {name:?}"),
+        _ => "a fact".to_string(),
+    }
+}

@@ -1,0 +1,444 @@
+//! Which event may run now (rules.md 12.1).
+//!
+//! An event is held back while an earlier one, waiting or running, touches the same device: same
+//! id, same node, same devpath, one devpath above the other, or the same by a former name. Two
+//! indexes find these without comparing every pair: `last` maps what an event stands *on* (id, node,
+//! devpath) to the youngest event on it, which by itself waits for all older ones; `below` lists what
+//! stands beneath a path.
+//!
+//! Keys are 64-bit hashes of kind and text. A collision makes one event wait for a stranger and does
+//! no other harm.
+//!
+//! Coalescing (design.md section 5) begins when more than [`Queue::COALESCE_ABOVE`] events wait; the
+//! queue is then bounded by the number of devices, and no state is lost.
+
+use crate::model::event::{BuildFnv, Fnv};
+use crate::model::{Action, Device, Now, Properties, SeqNum, Uevent};
+use bstr::BString;
+use std::collections::{BTreeSet, HashMap};
+use std::hash::Hasher;
+
+/// Names an entry for its whole life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EntryId(u64);
+
+/// A uevent that an entry has swallowed; its SYNTH_UUID must still be answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Swallowed {
+    pub seqnum: SeqNum,
+    pub uuid: BString,
+}
+
+/// An event that may start.
+#[derive(Clone, Debug)]
+pub struct Ready {
+    pub entry: EntryId,
+    pub uevent: Uevent,
+    pub received: Now,
+    pub swallowed: Vec<Swallowed>,
+}
+
+/// What became of a new uevent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inserted {
+    Queued,
+    /// The same `change` was waiting already.
+    Merged,
+    /// The `add` of the same device was still waiting: both are gone.
+    Cancelled,
+    /// An event with this SEQNUM is queued or running already.
+    Duplicate,
+}
+
+#[derive(Debug)]
+struct Entry {
+    seqnum: SeqNum,
+    /// None while it runs.
+    uevent: Option<Uevent>,
+    received: Now,
+    swallowed: Vec<Swallowed>,
+    keys: Keys,
+    blockers: u32,
+    blocks: Vec<EntryId>,
+}
+
+/// What an event stands on and what it stands below.
+#[derive(Clone, Debug, Default)]
+struct Keys {
+    /// Of the device id; 0 is none.
+    id: u64,
+    on: Vec<u64>,
+    above: Vec<u64>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Queue {
+    entries: HashMap<EntryId, Entry, BuildFnv>,
+    seqnums: HashMap<SeqNum, EntryId, BuildFnv>,
+    ready: BTreeSet<(SeqNum, EntryId)>,
+    last: HashMap<u64, EntryId, BuildFnv>,
+    below: BTreeSet<(u64, EntryId)>,
+    running: usize,
+    next: u64,
+}
+
+impl Queue {
+    /// Waiting events above which equal ones are merged.
+    pub const COALESCE_ABOVE: usize = 1000;
+
+    /// Takes a uevent in.
+    pub fn insert(&mut self, uevent: Uevent, now: Now) -> Inserted {
+        if self.seqnums.contains_key(&uevent.seqnum) {
+            return Inserted::Duplicate;
+        }
+        let keys = keys(&uevent);
+        if self.waiting() > Queue::COALESCE_ABOVE
+            && let Some(inserted) = self.coalesce(&uevent, &keys)
+        {
+            return inserted;
+        }
+        let uevent = self.put_in_order(uevent, &keys);
+        let id = EntryId(self.next);
+        self.next += 1;
+        let mut blockers: Vec<EntryId> = Vec::new();
+        let mut block = |by: EntryId| {
+            if !blockers.contains(&by) {
+                blockers.push(by);
+            }
+        };
+        for key in keys.on.iter().chain(&keys.above) {
+            if let Some(&by) = self.last.get(key) {
+                block(by);
+            }
+        }
+        for &key in &keys.on {
+            self.below.range((key, EntryId(0))..=(key, EntryId(u64::MAX))).for_each(|&(_, by)| block(by));
+        }
+        for by in &blockers {
+            if let Some(entry) = self.entries.get_mut(by) {
+                entry.blocks.push(id);
+            }
+        }
+        self.last.extend(keys.on.iter().map(|&key| (key, id)));
+        self.below.extend(keys.above.iter().map(|&key| (key, id)));
+        let seqnum = uevent.seqnum;
+        self.seqnums.insert(seqnum, id);
+        if blockers.is_empty() {
+            self.ready.insert((seqnum, id));
+        }
+        let entry = Entry {
+            seqnum,
+            uevent: Some(uevent),
+            received: now,
+            swallowed: Vec::new(),
+            keys,
+            blockers: blockers.len() as u32,
+            blocks: Vec::new(),
+        };
+        self.entries.insert(id, entry);
+        Inserted::Queued
+    }
+
+    /// The youngest event of the device with these keys, if it still waits.
+    fn waiting_before(&mut self, keys: &Keys) -> Option<(EntryId, &mut Entry)> {
+        let id = *self.last.get(&keys.id).filter(|_| keys.id != 0)?;
+        let entry = self.entries.get_mut(&id)?;
+        entry.uevent.is_some().then_some((id, entry))
+    }
+
+    fn coalesce(&mut self, uevent: &Uevent, keys: &Keys) -> Option<Inserted> {
+        let (id, entry) = self.waiting_before(keys)?;
+        let waiting = entry.uevent.as_ref()?;
+        if waiting.devpath != uevent.devpath {
+            return None;
+        }
+        match (waiting.action, uevent.action) {
+            (Action::Change, Action::Change) if same_but_number(&waiting.properties, &uevent.properties) => {
+                let uuid = waiting.properties.get("SYNTH_UUID").filter(|u| *u != "0");
+                if let Some(uuid) = uuid.map(|u| u.to_owned()) {
+                    entry.swallowed.push(Swallowed { seqnum: waiting.seqnum, uuid });
+                }
+                let old = std::mem::replace(&mut entry.seqnum, uevent.seqnum);
+                entry.uevent = Some(uevent.clone());
+                self.seqnums.remove(&old);
+                self.seqnums.insert(uevent.seqnum, id);
+                if self.ready.remove(&(old, id)) {
+                    self.ready.insert((uevent.seqnum, id));
+                }
+                Some(Inserted::Merged)
+            }
+            // A synthetic add may belong to a device that has a record: its remove must be seen.
+            (Action::Add, Action::Remove)
+                if waiting.properties.get("SYNTH_UUID").is_none()
+                    && uevent.properties.get("SYNTH_UUID").is_none() =>
+            {
+                let seqnum = entry.seqnum;
+                self.ready.remove(&(seqnum, id));
+                self.release(id);
+                Some(Inserted::Cancelled)
+            }
+            _ => None,
+        }
+    }
+
+    /// New kernels may deliver out of order (interop.md 2.8): where the youngest waiting event of the
+    /// device has a higher number, the two change places.
+    fn put_in_order(&mut self, uevent: Uevent, keys: &Keys) -> Uevent {
+        let seqnum = uevent.seqnum;
+        match self.waiting_before(keys) {
+            Some((id, entry)) if entry.seqnum > seqnum => {
+                let Some(younger) = entry.uevent.replace(uevent) else { unreachable!("it waits") };
+                let old = std::mem::replace(&mut entry.seqnum, seqnum);
+                self.seqnums.remove(&old);
+                self.seqnums.insert(seqnum, id);
+                if self.ready.remove(&(old, id)) {
+                    self.ready.insert((seqnum, id));
+                }
+                younger
+            }
+            _ => uevent,
+        }
+    }
+
+    /// The event with the lowest SEQNUM that waits for no other; from now on it runs.
+    pub fn take_ready(&mut self) -> Option<Ready> {
+        let (_, id) = self.ready.pop_first()?;
+        let entry = self.entries.get_mut(&id)?;
+        let uevent = entry.uevent.take()?;
+        self.running += 1;
+        let swallowed = std::mem::take(&mut entry.swallowed);
+        Some(Ready { entry: id, uevent, received: entry.received, swallowed })
+    }
+
+    /// A running event has ended: those that waited for it alone become ready.
+    pub fn finish(&mut self, id: EntryId) {
+        if self.entries.contains_key(&id) {
+            self.running -= 1;
+            self.release(id);
+        }
+    }
+
+    fn release(&mut self, id: EntryId) {
+        let Some(entry) = self.entries.remove(&id) else { return };
+        self.seqnums.remove(&entry.seqnum);
+        for key in &entry.keys.on {
+            if self.last.get(key) == Some(&id) {
+                self.last.remove(key);
+            }
+        }
+        for key in &entry.keys.above {
+            self.below.remove(&(*key, id));
+        }
+        for blocked in entry.blocks {
+            if let Some(next) = self.entries.get_mut(&blocked) {
+                next.blockers -= 1;
+                if next.blockers == 0 && next.uevent.is_some() {
+                    self.ready.insert((next.seqnum, blocked));
+                }
+            }
+        }
+    }
+
+    /// Number of events that have not started.
+    pub fn waiting(&self) -> usize {
+        self.entries.len() - self.running
+    }
+
+    /// Number of events that run.
+    pub fn running(&self) -> usize {
+        self.running
+    }
+
+    /// Whether an event could start now.
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+}
+
+/// Equal in everything but SEQNUM and SYNTH_UUID: processing both would do the same twice.
+fn same_but_number(a: &Properties, b: &Properties) -> bool {
+    let telling = |p: &Properties| {
+        p.iter()
+            .filter(|p| p.name != "SEQNUM" && p.name != "SYNTH_UUID")
+            .map(|p| (p.name.clone(), p.value.clone()))
+            .collect::<BTreeSet<_>>()
+    };
+    telling(a) == telling(b)
+}
+
+fn key(kind: u8, text: &[u8]) -> u64 {
+    let mut hasher = Fnv::default();
+    hasher.write(&[kind]);
+    hasher.write(text);
+    hasher.finish()
+}
+
+fn keys(uevent: &Uevent) -> Keys {
+    let device = Device::new(uevent.devpath.clone(), uevent.subsystem.clone(), &uevent.properties);
+    let mut keys = Keys::default();
+    if let Some(id) = device.id() {
+        keys.id = key(b'i', &id.render());
+        keys.on.push(keys.id);
+    }
+    if let Some(node) = &device.devnode {
+        keys.on.push(key(b'n', node));
+    }
+    path_keys(&uevent.devpath, &mut keys);
+    if let Some(old) = uevent.properties.get("DEVPATH_OLD") {
+        path_keys(old, &mut keys);
+    }
+    keys
+}
+
+/// One pass over the path gives the hash of each prefix that ends at a `/`.
+fn path_keys(path: &[u8], keys: &mut Keys) {
+    let shared = never_devices(path);
+    let mut hasher = Fnv::default();
+    hasher.write(b"p");
+    for (at, byte) in path.iter().enumerate() {
+        if *byte == b'/' && at > shared {
+            keys.above.push(hasher.finish());
+        }
+        hasher.write(std::slice::from_ref(byte));
+    }
+    keys.on.push(hasher.finish());
+}
+
+/// Length of the front part in which no device can stand: `/devices`, `/devices/virtual` and
+/// `/devices/virtual/<class>` are plain folders. Without this, half of a busy machine's events would
+/// be listed below one path.
+fn never_devices(path: &[u8]) -> usize {
+    let Some(rest) = path.strip_prefix(b"/devices/") else { return 0 };
+    let Some(rest) = rest.strip_prefix(b"virtual/") else { return "/devices".len() };
+    let class = rest.iter().position(|&b| b == b'/').unwrap_or(rest.len());
+    "/devices/virtual/".len() + class
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    pub(crate) fn uevent(seqnum: u64, action: &str, devpath: &str, extra: &[(&str, &str)]) -> Uevent {
+        let mut lines = vec![
+            format!("ACTION={action}"),
+            format!("DEVPATH={devpath}"),
+            "SUBSYSTEM=test".to_string(),
+            format!("SEQNUM={seqnum}"),
+        ];
+        lines.extend(extra.iter().map(|(k, v)| format!("{k}={v}")));
+        Uevent::from_lines(lines.iter().map(|l| l.as_bytes())).unwrap()
+    }
+
+    fn now() -> Now {
+        Now::from_secs(1)
+    }
+
+    fn ready(queue: &mut Queue) -> Vec<u64> {
+        std::iter::from_fn(|| queue.take_ready()).map(|r| r.uevent.seqnum.0).collect()
+    }
+
+    /// The relation of rules.md 12.1, each pair in both orders.
+    #[test]
+    fn related_devices_wait_and_unrelated_ones_do_not() {
+        type Side = (&'static str, &'static [(&'static str, &'static str)]);
+        let table: [(Side, Side, bool); 9] = [
+            (("/devices/a/b", &[]), ("/devices/a/b/c", &[]), true),
+            (("/devices/a/veth9", &[]), ("/devices/a/veth99", &[]), false),
+            (("/devices/a/x", &[]), ("/devices/a/x", &[("IFINDEX", "7")]), true),
+            (("/devices/virtual/net/a", &[]), ("/devices/virtual/net/b", &[]), false),
+            (("/devices/virtual/net/a", &[]), ("/devices/virtual/net/a/queues/rx-0", &[]), true),
+            (("/devices/p", &[("IFINDEX", "3")]), ("/devices/q", &[("IFINDEX", "3")]), true),
+            (("/devices/p", &[("DEVNAME", "sda")]), ("/devices/q", &[("DEVNAME", "/dev/sda")]), true),
+            (("/devices/p", &[("DEVPATH_OLD", "/devices/o")]), ("/devices/o", &[]), true),
+            (
+                ("/devices/p", &[("MAJOR", "8"), ("MINOR", "1")]),
+                ("/devices/q", &[("MAJOR", "8"), ("MINOR", "2")]),
+                false,
+            ),
+        ];
+        for (a, b, related) in table {
+            for (first, second) in [(a, b), (b, a)] {
+                let mut queue = Queue::default();
+                queue.insert(uevent(1, "add", first.0, first.1), now());
+                queue.insert(uevent(2, "add", second.0, second.1), now());
+                let started: Vec<Ready> = std::iter::from_fn(|| queue.take_ready()).collect();
+                assert_eq!(started.len(), if related { 1 } else { 2 }, "{first:?} {second:?}");
+                assert_eq!(started[0].uevent.seqnum.0, 1);
+                queue.finish(started[0].entry);
+                assert_eq!(ready(&mut queue).len(), usize::from(related));
+            }
+        }
+    }
+
+    #[test]
+    fn a_parent_waits_for_all_that_stands_below_it() {
+        let mut queue = Queue::default();
+        for n in 1..=3 {
+            queue.insert(uevent(n, "add", &format!("/devices/d/p{n}"), &[]), now());
+        }
+        queue.insert(uevent(4, "change", "/devices/d", &[]), now());
+        queue.insert(uevent(5, "change", "/devices/d/p1", &[]), now());
+        let started: Vec<Ready> = std::iter::from_fn(|| queue.take_ready()).collect();
+        assert_eq!(started.len(), 3);
+        for r in &started {
+            assert!(!queue.has_ready());
+            queue.finish(r.entry);
+        }
+        let parent = queue.take_ready().unwrap();
+        assert_eq!(parent.uevent.seqnum.0, 4);
+        assert!(queue.take_ready().is_none());
+        queue.finish(parent.entry);
+        assert_eq!(ready(&mut queue), [5]);
+    }
+
+    #[test]
+    fn ready_events_start_by_number_and_a_number_counts_once() {
+        let mut queue = Queue::default();
+        for n in [3, 1, 2, 1] {
+            queue.insert(uevent(n, "add", &format!("/devices/x{n}"), &[]), now());
+        }
+        assert_eq!(ready(&mut queue), [1, 2, 3]);
+        assert_eq!(queue.insert(uevent(2, "add", "/devices/y", &[]), now()), Inserted::Duplicate);
+    }
+
+    #[test]
+    fn events_of_one_device_that_arrive_out_of_order_are_put_in_order() {
+        let mut queue = Queue::default();
+        queue.insert(uevent(9, "remove", "/devices/x", &[("IFINDEX", "4")]), now());
+        queue.insert(uevent(8, "add", "/devices/x", &[("IFINDEX", "4")]), now());
+        let first = queue.take_ready().unwrap();
+        assert_eq!((first.uevent.seqnum.0, first.uevent.action), (8, Action::Add));
+        queue.finish(first.entry);
+        assert_eq!(ready(&mut queue), [9]);
+    }
+
+    #[test]
+    fn a_flood_is_coalesced_and_every_uuid_is_kept() {
+        let mut queue = Queue::default();
+        for n in 1..=(Queue::COALESCE_ABOVE as u64 + 1) {
+            queue.insert(uevent(n, "add", &format!("/devices/x{n}"), &[]), now());
+        }
+        let at = |n: u64| 10_000 + n;
+        let change = |n, uuid: &str| uevent(at(n), "change", "/devices/z", &[("SYNTH_UUID", uuid)]);
+        assert_eq!(queue.insert(change(1, "u1"), now()), Inserted::Queued);
+        assert_eq!(queue.insert(change(2, "0"), now()), Inserted::Merged);
+        assert_eq!(queue.insert(change(3, "u3"), now()), Inserted::Merged);
+        let other = uevent(at(4), "change", "/devices/z", &[("EJECT", "1")]);
+        assert_eq!(queue.insert(other, now()), Inserted::Queued, "it says something else");
+        assert_eq!(queue.insert(uevent(at(5), "add", "/devices/y", &[]), now()), Inserted::Queued);
+        assert_eq!(queue.insert(uevent(at(6), "remove", "/devices/y", &[]), now()), Inserted::Cancelled);
+        let all: Vec<Ready> = std::iter::from_fn(|| queue.take_ready()).collect();
+        let merged = all.iter().find(|r| r.uevent.devpath == "/devices/z").unwrap();
+        assert_eq!(merged.uevent.seqnum.0, at(3));
+        assert_eq!(merged.swallowed, [Swallowed { seqnum: SeqNum(at(1)), uuid: "u1".into() }]);
+        assert!(!all.iter().any(|r| r.uevent.devpath == "/devices/y"));
+        for r in all {
+            queue.finish(r.entry);
+        }
+        let last = queue.take_ready().unwrap();
+        queue.finish(last.entry);
+        assert_eq!((queue.waiting(), queue.running()), (0, 0));
+        assert!(queue.last.is_empty() && queue.below.is_empty() && queue.seqnums.is_empty());
+    }
+}
