@@ -177,10 +177,9 @@ pub fn parse(datagram: &[u8]) -> Result<Announcement, AnnouncementError> {
     }
     let mut uevent = Uevent::from_lines(lines).map_err(AnnouncementError::Uevent)?;
     uevent.properties.remove(VERSION);
-    if let Some(tags) = uevent.properties.get("TAGS") {
-        if !tags.split(|&b| b == b':').all(|tag| tag.is_empty() || Tags::is_valid(tag)) {
-            return Err(AnnouncementError::BadTags(tags.to_owned()));
-        }
+    let is_tag = |tag: &[u8]| tag.is_empty() || Tags::is_valid(tag);
+    if let Some(tags) = uevent.properties.get("TAGS").filter(|tags| !tags.split(|&b| b == b':').all(is_tag)) {
+        return Err(AnnouncementError::BadTags(tags.to_owned()));
     }
     Ok(Announcement {
         uevent,

@@ -146,12 +146,15 @@ impl<'a> PropertyLines<'a> {
     }
 }
 
-/// Key and value of the next line, and what follows it; the line is None when it says nothing. None
+/// Key letter and value.
+type Line<'a> = (u8, &'a [u8]);
+
+/// The next line, and what follows it; the line is None when it says nothing. None
 /// at the end of the file, and for a last line without a newline, which a torn write leaves.
 ///
 /// A key without a value takes the following line with it: systemd's reader accepts the newline as
 /// the first byte of the value. The two lines together say nothing.
-fn next_line(file: &[u8]) -> Option<(Option<(u8, &[u8])>, &[u8])> {
+fn next_line(file: &[u8]) -> Option<(Option<Line<'_>>, &[u8])> {
     let end = file.find_byte(b'\n')?;
     let tail = &file[end + 1..];
     match &file[..end] {
