@@ -1,0 +1,559 @@
+//! `ifindex -> Link`, kept as the kernel tells it.
+//!
+//! What must stay true, and how:
+//!
+//! * *A row never goes back in time.* Notifications and replies come over two sockets, and each side is
+//!   in order only by itself. So a reply counts only if no notification of its link was applied since
+//!   the request was issued ([`Table::request`]); otherwise the notification, which is at least as new as
+//!   the request, stands. The same holds for the rows of a dump.
+//! * *How fresh is a row?* Some columns change without a notification ([`super::attr`]). Stamps count
+//!   marks and requests; a row remembers the stamp since which it is known to be right. A notification
+//!   read after the socket was empty at a mark was sent after that mark; a reply is younger than its
+//!   request. [`Table::is_fresh`] compares.
+//! * *Gone is not unknown.* RTM_DELLINK comes before the uevent `remove`: the row stays as a tombstone
+//!   until [`Table::forget`]. An ifindex used again is a new generation.
+//! * *A lost message is mended by a dump*: rows that a dump does not mention are gone. A dump that was
+//!   interrupted, or during which another message was lost, is followed by another.
+
+use super::decode::{self, LinkMessage, Reply, STATISTICS};
+use super::link::{Link, Name};
+use super::request;
+use super::wire::{self, Frame, NLM_F_DUMP_INTR, NLM_F_MULTI, RTM_DELLINK, RTM_NEWLINK};
+use crate::model::{Errno, IfIndex};
+use bstr::BString;
+use std::collections::{BTreeMap, HashMap};
+
+/// Tombstones that wait for their `remove` at most. Beyond it uevents were lost on a grand scale, and
+/// all tombstones are forgotten: whoever asks for such a link is told by the kernel that it is gone.
+const TOMBSTONES_MAX: usize = 16384;
+
+/// Which socket a datagram came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The one subscribed to RTNLGRP_LINK.
+    Notification,
+    /// The one that carries requests.
+    Reply,
+}
+
+/// What became of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// The table did not know it, or knew only its tombstone.
+    New,
+    /// It has another name.
+    Renamed,
+    /// Some other column differs.
+    Changed,
+    /// Nothing differs, or only how fresh the row is.
+    Same,
+    Gone,
+}
+
+/// One link of which a datagram told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    pub ifindex: IfIndex,
+    pub news: News,
+}
+
+/// What a datagram brought, apart from changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// The reply to a request is complete with this datagram.
+    pub reply: Option<Reply>,
+    /// The rest of the datagram was not understood and is dropped: treat it as an overrun.
+    pub malformed: bool,
+}
+
+/// What is known of an ifindex.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lookup<'a> {
+    Known(&'a Link),
+    /// Deleted (or moved to another namespace), and its `remove` was not handled yet. None if the table
+    /// never saw the row.
+    Gone(Option<&'a Link>),
+    Unknown,
+}
+
+/// A moment; see [`Table::mark`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mark(u64);
+
+impl Mark {
+    /// Satisfied by any row: for a uevent that the kernel sends before the link's first notification
+    /// (a real `add`), whatever the table holds is younger.
+    pub const ANY: Mark = Mark(0);
+}
+
+/// IFLA_STATS64 of a reply that was asked for it.
+#[derive(Clone, Debug)]
+struct Statistics {
+    as_of: u64,
+    /// Older kernels send fewer.
+    values: Vec<u64>,
+}
+
+#[derive(Clone, Debug)]
+struct Row {
+    link: Link,
+    generation: u64,
+    /// False: a tombstone.
+    alive: bool,
+    /// A tombstone nobody wants any more; it stays only until the dump under way is through.
+    forgotten: bool,
+    /// False for the tombstone of a link whose row never arrived.
+    seen: bool,
+    /// The stamp since which the row is known to be right.
+    as_of: u64,
+    /// Stamp when the last notification was applied.
+    notified: u64,
+    /// Stamp when an earlier link of this ifindex was buried.
+    buried: u64,
+    /// `link.iflink` is 0 only by a notification: the other end may not have been there yet.
+    iflink_open: bool,
+    /// The last dump that mentioned it, or the one during which a notification did.
+    dump: u64,
+    statistics: Option<Box<Statistics>>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Table {
+    rows: BTreeMap<u32, Box<Row>>,
+    names: HashMap<Name, u32>,
+    /// Counts marks and requests; its low half is the sequence number of a request.
+    stamp: u64,
+    generations: u64,
+    /// Sequence of the dump under way (its stamp).
+    dumping: Option<u64>,
+    /// Something was lost, and no dump begun since has ended.
+    stale: bool,
+    /// A message was lost while a dump was under way, or a part of the dump says that the kernel's list
+    /// changed meanwhile (only the first part after the change does).
+    dump_spoilt: bool,
+    tombstones: usize,
+}
+
+impl Table {
+    pub fn new() -> Table {
+        // Until the first dump nothing is known.
+        Table { stale: true, ..Table::default() }
+    }
+
+    /// Takes one datagram and tells of which links it spoke.
+    ///
+    /// Replies count only after the notifications that were queued before them (see the module).
+    pub fn apply(&mut self, datagram: &[u8], origin: Origin, changes: &mut Vec<Change>) -> Applied {
+        let mut applied = Applied::default();
+        for frame in wire::frames(datagram) {
+            let Ok(frame) = frame else {
+                applied.malformed = true;
+                break;
+            };
+            if self.apply_frame(&frame, origin, changes, &mut applied).is_err() {
+                applied.malformed = true;
+                break;
+            }
+        }
+        applied
+    }
+
+    fn apply_frame(
+        &mut self,
+        frame: &Frame<'_>,
+        origin: Origin,
+        changes: &mut Vec<Change>,
+        applied: &mut Applied,
+    ) -> Result<(), wire::Malformed> {
+        if origin == Origin::Reply && frame.flags & NLM_F_DUMP_INTR != 0 {
+            self.dump_spoilt |= self.dumping.is_some_and(|dump| dump == self.stamp_of(frame.seq));
+        }
+        match frame.kind {
+            RTM_NEWLINK => {
+                if let Some(message) = decode::link(frame.payload)? {
+                    let ifindex = message.link.ifindex();
+                    let news = match origin {
+                        Origin::Notification => self.notified(message),
+                        Origin::Reply => self.told(message, self.stamp_of(frame.seq)),
+                    };
+                    changes.push(Change { ifindex, news });
+                }
+                if origin == Origin::Reply && frame.flags & NLM_F_MULTI == 0 {
+                    applied.reply = Some(Reply {
+                        seq: frame.seq,
+                        result: Ok(()),
+                        text: BString::default(),
+                        interrupted: false,
+                    });
+                }
+            }
+            RTM_DELLINK if origin == Origin::Notification => {
+                if let Some(message) = decode::link(frame.payload)? {
+                    let ifindex = message.link.ifindex;
+                    if self.bury(ifindex) {
+                        changes.push(Change { ifindex: IfIndex(ifindex), news: News::Gone });
+                    }
+                }
+            }
+            _ if origin == Origin::Reply => {
+                if let Some(reply) = decode::reply(frame)? {
+                    applied.reply = Some(reply);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A notification: it stands, whatever was known.
+    fn notified(&mut self, message: LinkMessage<'_>) -> News {
+        let stamp = self.stamp;
+        let dump = self.dumping.unwrap_or(0);
+        let complete = message.complete;
+        let (row, news) = match self.put(message.link, complete) {
+            Some(put) => put,
+            None => return News::Same,
+        };
+        if complete {
+            row.as_of = stamp;
+            row.iflink_open = row.link.iflink == 0;
+        }
+        row.notified = stamp;
+        row.dump = row.dump.max(dump);
+        news
+    }
+
+    /// A row of a reply to the request of stamp `asked`: it stands unless a notification came since.
+    fn told(&mut self, message: LinkMessage<'_>, asked: u64) -> News {
+        let ifindex = message.link.ifindex;
+        let iflink = message.link.iflink;
+        let link_netnsid = message.link.link_netnsid;
+        let statistics = message.statistics.map(|raw| Statistics { as_of: asked, values: u64s(raw) });
+        // A targeted reply younger than the dump's beginning counts as mentioned by it.
+        let dump = self.dumping.filter(|&dump| dump <= asked);
+        let newer = self.rows.get(&ifindex).is_some_and(|row| row.notified >= asked);
+        let (row, news) = if newer {
+            let same = |row: &&mut Box<Row>| row.alive && row.buried < asked;
+            let Some(row) = self.rows.get_mut(&ifindex).filter(same) else { return News::Same };
+            let row = &mut **row;
+            // The two ends of a pair are made one after the other, under one lock: the notification may
+            // lack what the reply, which waited for the lock, knows.
+            if row.iflink_open && iflink != 0 {
+                row.link.iflink = iflink;
+                row.link.link_netnsid = link_netnsid;
+                row.iflink_open = false;
+                (row, News::Changed)
+            } else {
+                row.iflink_open = false;
+                (row, News::Same)
+            }
+        } else {
+            match self.put(message.link, true) {
+                Some((row, news)) => {
+                    row.iflink_open = false;
+                    (row, news)
+                }
+                None => return News::Same,
+            }
+        };
+        row.as_of = row.as_of.max(asked);
+        if let Some(dump) = dump {
+            row.dump = dump;
+        }
+        if let Some(statistics) = statistics {
+            row.statistics = Some(Box::new(statistics));
+        }
+        news
+    }
+
+    /// Writes a row; None if there is nothing to write to (a partial message of an unknown link).
+    fn put(&mut self, link: Link, complete: bool) -> Option<(&mut Row, News)> {
+        use std::collections::btree_map::Entry;
+        let name = link.name;
+        let ifindex = link.ifindex;
+        let (row, news) = match self.rows.entry(ifindex) {
+            Entry::Occupied(entry) if entry.get().alive => {
+                let row = entry.into_mut();
+                let before = row.link.name;
+                let mut news = News::Same;
+                if complete {
+                    if row.link != link {
+                        news = News::Changed;
+                        row.link = link;
+                    }
+                } else if row.link.flags != link.flags || before != name {
+                    news = News::Changed;
+                    row.link.flags = link.flags;
+                    row.link.name = name;
+                }
+                if before != name {
+                    news = News::Renamed;
+                    if self.names.get(&before) == Some(&ifindex) {
+                        self.names.remove(&before);
+                    }
+                }
+                (row, news)
+            }
+            _ if !complete => return None,
+            entry => {
+                self.generations += 1;
+                let row = Box::new(Row {
+                    link,
+                    generation: self.generations,
+                    alive: true,
+                    forgotten: false,
+                    seen: true,
+                    as_of: 0,
+                    notified: 0,
+                    buried: 0,
+                    iflink_open: false,
+                    dump: 0,
+                    statistics: None,
+                });
+                let row = match entry {
+                    Entry::Occupied(entry) => {
+                        self.tombstones = self.tombstones.saturating_sub(1);
+                        let slot = entry.into_mut();
+                        let buried = slot.buried;
+                        *slot = row;
+                        slot.buried = buried;
+                        slot
+                    }
+                    Entry::Vacant(entry) => entry.insert(row),
+                };
+                (row, News::New)
+            }
+        };
+        if matches!(news, News::New | News::Renamed) {
+            self.names.insert(name, ifindex);
+        }
+        Some((row, news))
+    }
+
+    /// Turns a row into a tombstone; false if it was none.
+    fn bury(&mut self, ifindex: u32) -> bool {
+        let (stamp, dump) = (self.stamp, self.dumping.unwrap_or(0));
+        let Some(row) = self.rows.get_mut(&ifindex) else {
+            // Deleted before the table ever saw it: a reply or a dump that is on its way must not revive
+            // it, and the event that waits for it must learn.
+            self.generations += 1;
+            self.rows.insert(ifindex, Box::new(Row::grave(ifindex, self.generations, stamp, dump)));
+            self.add_tombstone();
+            return true;
+        };
+        row.notified = stamp;
+        row.buried = stamp;
+        row.dump = dump;
+        if !row.alive {
+            return false;
+        }
+        row.alive = false;
+        row.forgotten = false;
+        row.statistics = None;
+        if self.names.get(&row.link.name) == Some(&ifindex) {
+            self.names.remove(&row.link.name);
+        }
+        self.add_tombstone();
+        true
+    }
+
+    /// Counts one; at the limit all of them are forgotten.
+    fn add_tombstone(&mut self) {
+        self.tombstones += 1;
+        if self.tombstones > TOMBSTONES_MAX {
+            self.rows.retain(|_, row| row.alive);
+            self.tombstones = 0;
+        }
+    }
+
+    /// The kernel answered a request of sequence `seq` for this link with ENODEV: it is not there.
+    pub fn note_absent(&mut self, ifindex: IfIndex, seq: u32) {
+        let asked = self.stamp_of(seq);
+        match self.rows.get(&ifindex.0) {
+            // A notification since then knows better.
+            Some(row) if row.notified >= asked => {}
+            _ => {
+                self.bury(ifindex.0);
+            }
+        }
+    }
+
+    /// The `remove` of this link was handled: its tombstone goes. A link that lives stays.
+    pub fn forget(&mut self, ifindex: IfIndex) {
+        let Some(row) = self.rows.get_mut(&ifindex.0).filter(|row| !row.alive) else { return };
+        if self.dumping.is_some() {
+            row.forgotten = true;
+        } else {
+            self.rows.remove(&ifindex.0);
+            self.tombstones = self.tombstones.saturating_sub(1);
+        }
+    }
+
+    /// What is known of this ifindex.
+    pub fn lookup(&self, ifindex: IfIndex) -> Lookup<'_> {
+        match self.rows.get(&ifindex.0) {
+            Some(row) if row.alive => Lookup::Known(&row.link),
+            Some(row) if !row.forgotten => Lookup::Gone(row.seen.then_some(&row.link)),
+            _ => Lookup::Unknown,
+        }
+    }
+
+    /// The living link of this name.
+    pub fn by_name(&self, name: &[u8]) -> Option<&Link> {
+        let ifindex = self.names.get(&Name::new(name)?)?;
+        match self.lookup(IfIndex(*ifindex)) {
+            Lookup::Known(link) => Some(link),
+            _ => None,
+        }
+    }
+
+    /// Living links, by ifindex.
+    pub fn iter(&self) -> impl Iterator<Item = &Link> {
+        self.rows.values().filter(|row| row.alive).map(|row| &row.link)
+    }
+
+    /// Number of living links.
+    pub fn len(&self) -> usize {
+        self.iter().count()
+    }
+
+    /// No link is known.
+    pub fn is_empty(&self) -> bool {
+        self.iter().next().is_none()
+    }
+
+    /// Which life of this ifindex it is: never the same for two links, alive or tombstone.
+    pub fn generation(&self, ifindex: IfIndex) -> Option<u64> {
+        self.rows.get(&ifindex.0).filter(|row| !row.forgotten).map(|row| row.generation)
+    }
+
+    /// A mark of this moment, right after the notification socket was read until it was empty: when an
+    /// event starts. What is fresh for it was true at that moment or later.
+    pub fn mark(&mut self) -> Mark {
+        self.stamp += 1;
+        Mark(self.stamp)
+    }
+
+    /// Whether the row is as fresh as the mark demands, silent columns included.
+    pub fn is_fresh(&self, ifindex: IfIndex, mark: Mark) -> bool {
+        self.rows.get(&ifindex.0).is_some_and(|row| row.as_of >= mark.0)
+    }
+
+    /// Whether IFLA_LINK is: it also is not while it is 0 by a notification only.
+    pub fn is_iflink_fresh(&self, ifindex: IfIndex, mark: Mark) -> bool {
+        self.rows.get(&ifindex.0).is_some_and(|row| row.as_of >= mark.0 && !row.iflink_open)
+    }
+
+    /// The n-th of [`STATISTICS`]: None if the row holds none that are fresh for this mark;
+    /// Some(None) if this kernel does not count it.
+    pub fn statistic(&self, ifindex: IfIndex, n: usize, mark: Mark) -> Option<Option<u64>> {
+        let row = self.rows.get(&ifindex.0)?;
+        let statistics = row.statistics.as_ref().filter(|s| s.as_of >= mark.0)?;
+        Some(statistics.values.get(n).copied())
+    }
+
+    /// A request for one row, to be sent at once; its sequence number is returned too.
+    pub fn request(&mut self, ifindex: IfIndex, with_statistics: bool) -> (u32, Vec<u8>) {
+        let seq = self.next_seq();
+        (seq, request::get_link(ifindex, with_statistics, seq))
+    }
+
+    /// A sequence number for a request of another kind ([`super::request`]).
+    pub fn next_seq(&mut self) -> u32 {
+        self.stamp += 1;
+        // 0 is no request's: it is what the kernel puts into notifications of its own.
+        if self.stamp as u32 == 0 {
+            self.stamp += 1;
+        }
+        self.stamp as u32
+    }
+
+    /// At least one notification was lost (ENOBUFS, a datagram that was truncated or not understood).
+    pub fn lose(&mut self) {
+        self.stale = true;
+        self.dump_spoilt = self.dumping.is_some();
+    }
+
+    /// Whether a dump has to be begun.
+    pub fn wants_dump(&self) -> bool {
+        self.stale && self.dumping.is_none()
+    }
+
+    /// Whether the table may lack something: before the first dump is through, after a loss.
+    pub fn is_stale(&self) -> bool {
+        self.stale
+    }
+
+    /// The request of a dump, to be sent at once.
+    pub fn begin_dump(&mut self) -> (u32, Vec<u8>) {
+        let seq = self.next_seq();
+        self.dumping = Some(self.stamp);
+        self.dump_spoilt = false;
+        (seq, request::dump_links(seq))
+    }
+
+    /// The reply of a dump is complete. True if the table is right now, and links that the dump did not
+    /// mention are gone (told in `changes`); false if it has to be asked for again.
+    pub fn end_dump(&mut self, reply: &Reply, changes: &mut Vec<Change>) -> bool {
+        let Some(dump) = self.dumping.filter(|&dump| dump as u32 == reply.seq) else { return !self.stale };
+        self.dumping = None;
+        let good = reply.result == Ok(()) && !reply.interrupted && !self.dump_spoilt;
+        if good {
+            let missing = |row: &Row| row.alive && row.dump != dump;
+            let gone: Vec<u32> = self.rows.values().filter(|r| missing(r)).map(|r| r.link.ifindex).collect();
+            for ifindex in gone {
+                self.bury(ifindex);
+                changes.push(Change { ifindex: IfIndex(ifindex), news: News::Gone });
+            }
+            self.stale = false;
+        }
+        let before = self.rows.len();
+        self.rows.retain(|_, row| !row.forgotten);
+        self.tombstones = self.tombstones.saturating_sub(before - self.rows.len());
+        good
+    }
+
+    /// The reply of the dump will not come (its helper died): [`Table::wants_dump`] again.
+    pub fn abandon_dump(&mut self) {
+        let reply = Reply {
+            seq: self.dumping.unwrap_or(0) as u32,
+            result: Err(Errno(libc::ECANCELED)),
+            text: BString::default(),
+            interrupted: false,
+        };
+        self.end_dump(&reply, &mut Vec::new());
+    }
+
+    /// The stamp of a request's sequence number; 0 if it can be none of ours.
+    fn stamp_of(&self, seq: u32) -> u64 {
+        let age = (self.stamp as u32).wrapping_sub(seq);
+        self.stamp.checked_sub(u64::from(age)).unwrap_or(0)
+    }
+}
+
+impl Row {
+    /// The tombstone of a link that was never seen.
+    fn grave(ifindex: u32, generation: u64, stamp: u64, dump: u64) -> Row {
+        Row {
+            link: Link { ifindex, ..Link::default() },
+            generation,
+            alive: false,
+            forgotten: false,
+            seen: false,
+            as_of: 0,
+            notified: stamp,
+            buried: stamp,
+            iflink_open: false,
+            dump,
+            statistics: None,
+        }
+    }
+}
+
+fn u64s(raw: &[u8]) -> Vec<u64> {
+    (0..STATISTICS.len()).map_while(|i| wire::read_u64(raw, i * 8)).collect()
+}
+
+#[cfg(test)]
+mod tests;
