@@ -3,6 +3,9 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+pub mod children;
+pub mod source;
+
 /// `mudevd`.
 pub fn main(_args: Vec<OsString>) -> ExitCode {
     todo!()

@@ -6,6 +6,7 @@
 pub mod action;
 pub mod announcement;
 pub mod claims;
+pub mod command;
 pub mod control;
 pub mod device;
 pub mod device_id;

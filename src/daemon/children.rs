@@ -1,0 +1,588 @@
+//! Programs of rules: started without waiting, watched by pidfd, read by non-blocking pipes, ended
+//! by the one computed timeout of the loop (rules.md section 10).
+//!
+//! Must stay true: a child is finished when its exit status is known *and* its output is read to the
+//! end, or to what is there when a grandchild keeps the pipe; every [`Children::spawn`] gives exactly
+//! one [`Finished`], also when nothing could be started; no flood of output keeps the loop.
+
+use super::source::{Source, Sources};
+use crate::engine::JobId;
+use crate::model::Now;
+use crate::model::command::split_command;
+use crate::rules::ask::Exit;
+use crate::sys::process::{self, Child, Ended, ExecStrings, Spawn};
+use bstr::{BStr, BString, ByteSlice};
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Bytes of standard output that are kept (rules.md 10.4).
+const MAX_OUTPUT: usize = 16383;
+
+/// Bytes beyond [`MAX_OUTPUT`] that are read and thrown away, so that a program that says too much
+/// still ends by itself. After that the pipe fills up and the deadline decides.
+const MAX_DISCARDED: usize = 1024 * 1024;
+
+/// Bytes read from one pipe in one go: what a pipe holds.
+const MAX_READ: usize = 64 * 1024;
+
+/// Bytes of one line of output in the log.
+const MAX_LOG_LINE: usize = 1024;
+
+/// A killed child that does not die (it hangs in the kernel) is given up after this time.
+const KILL_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why a program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// PROGRAM or IMPORT{program}: the rules wait for status and output.
+    Ask,
+    /// An entry of the RUN list: only its end matters.
+    Run,
+}
+
+/// The time an event may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    pub deadline: Now,
+    /// At a third of it: a line in the log.
+    pub warn_at: Now,
+}
+
+impl Budget {
+    /// The budget of an event that started then.
+    pub fn new(started: Now, event_timeout: Duration) -> Budget {
+        Budget { deadline: started + event_timeout, warn_at: started + event_timeout / 3 }
+    }
+}
+
+/// A child's life is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finished {
+    pub job: JobId,
+    pub purpose: Purpose,
+    pub exit: Exit,
+    /// The deadline was reached, before or after the start.
+    pub timed_out: bool,
+}
+
+struct Stream {
+    pipe: OwnedFd,
+    name: &'static str,
+    /// The last piece without line end.
+    line: BString,
+}
+
+struct Running {
+    job: JobId,
+    purpose: Purpose,
+    command: BString,
+    child: Child,
+    /// Kept standard output goes to `output`, other output line by line to the log.
+    capture: bool,
+    output: BString,
+    truncated: bool,
+    discarded: usize,
+    streams: [Option<Stream>; 2],
+    ended: Option<Ended>,
+    budget: Budget,
+    warned: bool,
+    killed_at: Option<Now>,
+}
+
+/// All running children.
+pub struct Children {
+    null: File,
+    /// Where programs with relative names are.
+    lib_dir: PathBuf,
+    timeout_signal: i32,
+    running: HashMap<u64, Running>,
+    next_id: u64,
+    /// Pipes that were not read to WouldBlock.
+    unread: Vec<(u64, usize)>,
+    /// Given up, not reaped yet.
+    lost: Vec<Child>,
+    finished: Vec<Finished>,
+}
+
+impl Children {
+    /// No child. `null` is /dev/null, open both ways; `lib_dir` is where relative names are looked up.
+    pub fn new(null: File, lib_dir: PathBuf, timeout_signal: i32) -> Children {
+        Children {
+            null,
+            lib_dir,
+            timeout_signal,
+            running: HashMap::new(),
+            next_id: 0,
+            unread: Vec::new(),
+            lost: Vec::new(),
+            finished: Vec::new(),
+        }
+    }
+
+    /// Number of running children.
+    pub fn len(&self) -> usize {
+        self.running.len()
+    }
+
+    /// Whether none runs.
+    pub fn is_empty(&self) -> bool {
+        self.running.is_empty()
+    }
+
+    /// Children that have finished since the last call.
+    pub fn take_finished(&mut self) -> Vec<Finished> {
+        std::mem::take(&mut self.finished)
+    }
+
+    /// Starts a program. `command` is not split yet; `env` is the whole environment but for
+    /// UDEV_DATABASE_VERSION. Its end is told by [`Children::take_finished`].
+    #[allow(clippy::too_many_arguments)]
+    pub fn spawn(
+        &mut self,
+        sources: &Sources,
+        job: JobId,
+        purpose: Purpose,
+        command: &BStr,
+        env: &[(BString, BString)],
+        budget: Budget,
+        now: Now,
+    ) {
+        let not_started = |timed_out| {
+            let exit = Exit { success: false, output: BString::default(), truncated: false };
+            Finished { job, purpose, exit, timed_out }
+        };
+        if budget.deadline <= now {
+            log::warn!("Not starting '{command}': the time of its event is used up");
+            self.finished.push(not_started(true));
+        } else if let Err(error) = self.start(sources, job, purpose, command, env, budget, now) {
+            log::warn!("Cannot execute '{command}': {error}");
+            self.finished.push(not_started(false));
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn start(
+        &mut self,
+        sources: &Sources,
+        job: JobId,
+        purpose: Purpose,
+        command: &BStr,
+        env: &[(BString, BString)],
+        budget: Budget,
+        now: Now,
+    ) -> io::Result<()> {
+        let words = split_command(command);
+        let path = self.path_of(words.first().map_or(&[], |w| w.as_slice()))?;
+        let (mut argv, mut envp) = (ExecStrings::new(), ExecStrings::new());
+        words.iter().for_each(|word| argv.push(&[word]));
+        env.iter().for_each(|(name, value)| envp.push(&[name, b"=", value]));
+        envp.push(&[b"UDEV_DATABASE_VERSION=1"]);
+
+        let capture = purpose == Purpose::Ask;
+        let verbose = log::log_enabled!(log::Level::Debug);
+        let out = if capture || verbose { Some(process::pipe()?) } else { None };
+        let err = if verbose { Some(process::pipe()?) } else { None };
+        let child = {
+            let null = self.null.as_fd();
+            let stdout = out.as_ref().map_or(null, |(_, w)| w.as_fd());
+            let stderr = err.as_ref().map_or(null, |(_, w)| w.as_fd());
+            let stdio = [null, stdout, stderr];
+            process::spawn(&Spawn { path: &path, argv: &argv, envp: &envp, stdio, new_group: true })?
+        };
+        log::debug!("Started '{command}' as process {}", child.pid);
+
+        let id = self.next_id;
+        self.next_id += 1;
+        let stream = |pipe: Option<(OwnedFd, OwnedFd)>, name| {
+            pipe.map(|(pipe, _)| Stream { pipe, name, line: BString::default() })
+        };
+        let running = Running {
+            job,
+            purpose,
+            command: command.to_owned(),
+            child,
+            capture,
+            output: BString::default(),
+            truncated: false,
+            discarded: 0,
+            streams: [stream(out, "stdout"), stream(err, "stderr")],
+            ended: None,
+            budget,
+            warned: budget.warn_at <= now,
+            killed_at: None,
+        };
+        let watched = sources.add(running.child.pidfd.as_fd(), Source::Child(id)).and_then(|()| {
+            let streams = running.streams.iter().enumerate();
+            streams.filter_map(|(n, s)| Some((n, s.as_ref()?))).try_for_each(|(n, stream)| {
+                sources.add(
+                    stream.pipe.as_fd(),
+                    if n == 0 { Source::ChildOut(id) } else { Source::ChildErr(id) },
+                )
+            })
+        });
+        if let Err(error) = watched {
+            let _ = process::kill_group(running.child.pid, libc::SIGKILL);
+            self.lost.push(running.child);
+            return Err(error);
+        }
+        self.running.insert(id, running);
+        Ok(())
+    }
+
+    fn path_of(&self, word: &[u8]) -> io::Result<CString> {
+        use std::os::unix::ffi::OsStrExt;
+        let path = match word {
+            b"" => return Err(io::Error::from_raw_os_error(libc::EINVAL)),
+            word if word[0] == b'/' => word.to_vec(),
+            word => [self.lib_dir.as_os_str().as_bytes(), b"/", word].concat(),
+        };
+        CString::new(path).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
+    }
+
+    /// Standard output (0) or error output (1) of a child is readable.
+    pub fn on_output(&mut self, id: u64, stream: usize) {
+        let Some(child) = self.running.get_mut(&id) else { return };
+        match child.read(stream) {
+            Progress::Drained => {}
+            Progress::More => self.unread.push((id, stream)),
+            Progress::End => child.streams[stream] = None,
+        }
+        self.finish(id);
+    }
+
+    /// A child has ended: takes its status and what output there still is.
+    pub fn on_exit(&mut self, id: u64) {
+        let Some(child) = self.running.get_mut(&id) else { return };
+        match process::try_wait(&child.child.pidfd) {
+            Ok(None) => return,
+            Ok(Some(ended)) => child.ended = Some(ended),
+            Err(error) => {
+                log::warn!("Cannot learn how '{}' ended: {error}", child.command);
+                child.ended = Some(Ended::Exited(1));
+            }
+        }
+        for stream in 0..2 {
+            match child.read(stream) {
+                Progress::More => self.unread.push((id, stream)),
+                // A grandchild may keep the pipe: what is there now is all.
+                Progress::Drained | Progress::End => child.streams[stream] = None,
+            }
+        }
+        self.finish(id);
+    }
+
+    /// Goes on with pipes that were left unread; true if some are still.
+    pub fn read_on(&mut self) -> bool {
+        for (id, stream) in std::mem::take(&mut self.unread) {
+            let ended = self.running.get(&id).is_some_and(|c| c.ended.is_some());
+            if ended { self.on_exit_read(id, stream) } else { self.on_output(id, stream) }
+        }
+        !self.unread.is_empty()
+    }
+
+    fn on_exit_read(&mut self, id: u64, stream: usize) {
+        let Some(child) = self.running.get_mut(&id) else { return };
+        match child.read(stream) {
+            Progress::More => self.unread.push((id, stream)),
+            Progress::Drained | Progress::End => child.streams[stream] = None,
+        }
+        self.finish(id);
+    }
+
+    /// If status and output are complete, the child is over.
+    fn finish(&mut self, id: u64) {
+        let done = |c: &Running| c.ended.is_some() && c.streams.iter().all(Option::is_none);
+        if !self.running.get(&id).is_some_and(done) {
+            return;
+        }
+        if let Some(child) = self.running.remove(&id) {
+            child.log_end();
+            self.finished.push(child.into_finished());
+        }
+    }
+
+    /// Warnings and deadlines that are due.
+    pub fn on_time(&mut self, now: Now) {
+        self.lost.retain(|child| matches!(process::try_wait(&child.pidfd), Ok(None)));
+        let mut given_up = Vec::new();
+        for (&id, child) in &mut self.running {
+            if !child.warned && child.budget.warn_at <= now {
+                child.warned = true;
+                log::warn!("'{}' (process {}) takes long", child.command, child.child.pid);
+            }
+            match child.killed_at {
+                None if child.budget.deadline <= now => {
+                    child.kill(self.timeout_signal);
+                    child.killed_at = Some(now);
+                }
+                // Not every signal ends a program.
+                Some(then) if then + KILL_PATIENCE <= now => given_up.push(id),
+                _ => {}
+            }
+        }
+        for id in given_up {
+            self.give_up(id);
+        }
+    }
+
+    fn give_up(&mut self, id: u64) {
+        let Some(mut child) = self.running.remove(&id) else { return };
+        if child.ended.is_none() {
+            log::error!(
+                "'{}' (process {}) does not end, going on without it",
+                child.command,
+                child.child.pid
+            );
+            child.kill(libc::SIGKILL);
+        }
+        self.finished.push(Finished {
+            job: child.job,
+            purpose: child.purpose,
+            exit: Exit {
+                success: false,
+                output: std::mem::take(&mut child.output),
+                truncated: child.truncated,
+            },
+            timed_out: true,
+        });
+        self.lost.push(child.child);
+    }
+
+    /// When [`Children::on_time`] has something to do.
+    pub fn timeout(&self) -> Option<Now> {
+        let next = |c: &Running| match (c.killed_at, c.warned) {
+            (Some(then), _) => then + KILL_PATIENCE,
+            (None, true) => c.budget.deadline,
+            (None, false) => c.budget.warn_at.min(c.budget.deadline),
+        };
+        self.running.values().map(next).min()
+    }
+}
+
+/// How far a pipe was read.
+enum Progress {
+    /// To WouldBlock.
+    Drained,
+    /// The share of this turn; there may be more.
+    More,
+    /// To its end, or it need not be read any further.
+    End,
+}
+
+impl Running {
+    fn read(&mut self, n: usize) -> Progress {
+        let mut buffer = [0; 16 * 1024];
+        let mut total = 0;
+        while total < MAX_READ {
+            let Some(stream) = &self.streams[n] else { return Progress::End };
+            match process::read(stream.pipe.as_fd(), &mut buffer) {
+                Ok(0) => {
+                    self.end_line(n);
+                    return Progress::End;
+                }
+                Ok(len) => {
+                    total += len;
+                    self.take(n, &buffer[..len]);
+                    if self.discarded > MAX_DISCARDED {
+                        // Neither read nor closed: it may wait until its deadline.
+                        return Progress::Drained;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Progress::Drained,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    log::warn!("Cannot read the output of '{}': {error}", self.command);
+                    return Progress::End;
+                }
+            }
+        }
+        Progress::More
+    }
+
+    fn take(&mut self, n: usize, bytes: &[u8]) {
+        if n == 0 && self.capture {
+            let room = MAX_OUTPUT - self.output.len();
+            let kept = bytes.len().min(room);
+            self.output.extend_from_slice(&bytes[..kept]);
+            self.discarded += bytes.len() - kept;
+            if kept < bytes.len() && !self.truncated {
+                self.truncated = true;
+                log::warn!("'{}' says more than {MAX_OUTPUT} bytes, the rest is dropped", self.command);
+            }
+            return;
+        }
+        for piece in bytes.split_inclusive(|&b| b == b'\n') {
+            let Some(stream) = &mut self.streams[n] else { return };
+            let room = MAX_LOG_LINE.saturating_sub(stream.line.len());
+            stream.line.extend_from_slice(&piece[..piece.len().min(room)]);
+            if piece.ends_with(b"\n") {
+                self.end_line(n);
+            }
+        }
+    }
+
+    fn end_line(&mut self, n: usize) {
+        if let Some(stream) = &mut self.streams[n] {
+            let line = std::mem::take(&mut stream.line);
+            let line = line.trim_end_with(|c| c.is_ascii_whitespace());
+            if !line.is_empty() {
+                log::debug!("'{}'({}) '{}'", self.command, stream.name, line.as_bstr());
+            }
+        }
+    }
+
+    /// The whole group; SIGCONT, so that a stopped program can follow any other signal than KILL.
+    fn kill(&mut self, signal: i32) {
+        log::error!(
+            "'{}' (process {}) is past its time, sending signal {signal}",
+            self.command,
+            self.child.pid
+        );
+        if self.ended.is_some() {
+            // Only output is open: the group may be another's by now.
+            self.streams = [None, None];
+            return;
+        }
+        let mut sent = process::kill_group(self.child.pid, signal);
+        if signal != libc::SIGKILL {
+            sent = sent.and(process::kill_group(self.child.pid, libc::SIGCONT));
+        }
+        if let Err(error) = sent {
+            log::warn!("Cannot send a signal to '{}': {error}", self.command);
+        }
+    }
+
+    fn log_end(&self) {
+        let level = match (self.ended, self.purpose) {
+            (Some(Ended::Exited(0)), _) | (_, Purpose::Ask) => log::Level::Debug,
+            _ => log::Level::Warn,
+        };
+        match self.ended {
+            Some(Ended::Exited(0)) => log::debug!("'{}' succeeded", self.command),
+            Some(Ended::Exited(status)) => {
+                log::log!(level, "'{}' failed with exit status {status}", self.command)
+            }
+            Some(Ended::Killed(signal)) => {
+                let name = crate::sys::signal::name(signal).unwrap_or("?");
+                log::log!(level, "'{}' was ended by signal {signal} ({name})", self.command);
+            }
+            None => {}
+        }
+    }
+
+    fn into_finished(self) -> Finished {
+        let success = self.ended == Some(Ended::Exited(0));
+        Finished {
+            job: self.job,
+            purpose: self.purpose,
+            exit: Exit { success, output: self.output, truncated: self.truncated },
+            timed_out: self.killed_at.is_some(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::clock::monotonic;
+
+    const LIMIT: Duration = Duration::from_secs(20);
+
+    /// Starts commands, serves them as the loop does until all have finished.
+    fn run(timeout: Duration, commands: &[(Purpose, &str)]) -> Vec<Finished> {
+        let mut poll = mio::Poll::new().unwrap();
+        let sources = Sources::new(&poll).unwrap();
+        let null = File::options().read(true).write(true).open("/dev/null").unwrap();
+        let mut children = Children::new(null, "/bin".into(), libc::SIGKILL);
+        let (start, mut finished) = (monotonic(), Vec::new());
+        for (n, (purpose, command)) in commands.iter().enumerate() {
+            let env = [("A".into(), "1".into())];
+            let budget = Budget::new(start, timeout);
+            children.spawn(&sources, JobId(n as u64), *purpose, (*command).into(), &env, budget, start);
+        }
+        let mut events = mio::Events::with_capacity(64);
+        loop {
+            finished.extend(children.take_finished());
+            if children.is_empty() {
+                break;
+            }
+            let now = monotonic();
+            assert!(now < start + LIMIT, "children do not finish");
+            let more = children.read_on();
+            let wait = children.timeout().map_or(LIMIT, |t| t.saturating_sub(now));
+            poll.poll(&mut events, Some(if more { Duration::ZERO } else { wait })).unwrap();
+            for event in &events {
+                match Source::of(event.token()) {
+                    Some(Source::Child(id)) => children.on_exit(id),
+                    Some(Source::ChildOut(id)) => children.on_output(id, 0),
+                    Some(Source::ChildErr(id)) => children.on_output(id, 1),
+                    _ => {}
+                }
+            }
+            children.on_time(monotonic());
+        }
+        finished.sort_by_key(|f| f.job);
+        finished
+    }
+
+    fn ask(command: &str) -> Finished {
+        run(LIMIT, &[(Purpose::Ask, command)]).remove(0)
+    }
+
+    #[test]
+    fn output_and_status_come_together() {
+        let all = run(
+            LIMIT,
+            &[
+                (Purpose::Ask, "echo 'a b' c"),
+                (Purpose::Ask, "/bin/sh -c 'echo x; exit 3'"),
+                (Purpose::Run, "/bin/true"),
+                (Purpose::Run, "/no/such/program"),
+                (Purpose::Ask, ""),
+                (Purpose::Ask, "/bin/sh -c 'echo $A $UDEV_DATABASE_VERSION $PATH$HOME'"),
+            ],
+        );
+        let short: Vec<_> = all.iter().map(|f| (f.exit.success, f.exit.output.to_string())).collect();
+        let expected = [(true, "a b c\n"), (false, "x\n"), (true, ""), (false, ""), (false, "")];
+        for (n, (success, output)) in expected.into_iter().enumerate() {
+            assert_eq!(short[n], (success, output.to_owned()), "{n}");
+        }
+        assert!(short[5].1.starts_with("1 1 "), "{short:?}");
+        assert!(all.iter().all(|f| !f.timed_out && !f.exit.truncated));
+    }
+
+    #[test]
+    fn too_much_output_is_cut_and_the_program_still_ends() {
+        let finished = ask("/bin/sh -c 'head -c 100000 /dev/zero'");
+        assert_eq!((finished.exit.output.len(), finished.exit.truncated), (MAX_OUTPUT, true));
+        assert!(finished.exit.success);
+        assert!(!ask("/bin/sh -c 'head -c 16383 /dev/zero'").exit.truncated);
+    }
+
+    #[test]
+    fn an_endless_program_meets_its_deadline_and_its_group_with_it() {
+        let flood =
+            "/bin/sh -c 'while :; do echo xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx; done & wait'";
+        let all = run(Duration::from_millis(300), &[(Purpose::Ask, flood), (Purpose::Run, "/bin/sleep 100")]);
+        assert!(all.iter().all(|f| f.timed_out && !f.exit.success), "{all:?}");
+    }
+
+    #[test]
+    fn a_grandchild_that_keeps_the_pipe_delays_nothing() {
+        let before = monotonic();
+        let finished = ask("/bin/sh -c 'sleep 15 & echo now'");
+        assert_eq!(finished.exit.output, "now\n");
+        assert!(monotonic() - before < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn without_time_nothing_is_started() {
+        let finished = run(Duration::ZERO, &[(Purpose::Run, "/bin/true")]).remove(0);
+        assert!(finished.timed_out && !finished.exit.success);
+    }
+}

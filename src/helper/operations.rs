@@ -1,0 +1,287 @@
+//! What a helper can do, and how it is asked: one operation is one message, so is its reply.
+//!
+//! Wire format, private to one executable: a byte for the kind, then its fields; a text is its length
+//! as u32 in native order and its bytes.
+
+use crate::model::Errno;
+use crate::sys;
+use bstr::{BStr, BString, ByteSlice};
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::path::Path;
+
+/// Bytes of the longest message. Longer operations cannot be asked for: see [`Operation::encode`].
+pub const MAX_MESSAGE: usize = 64 * 1024;
+
+/// Bytes of an attribute that are read at most, as in sysfs itself a page (of the largest kind).
+const MAX_ATTR: u64 = 16 * 1024;
+
+/// One thing that may block. Paths are complete: the movable roots are resolved by who asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Write a sysfs attribute. -> [`Reply::Done`]
+    WriteAttr { path: BString, value: BString },
+    /// Write a kernel parameter. -> [`Reply::Done`]
+    WriteSysctl { path: BString, value: BString },
+    /// Read an attribute that is known to be slow. -> [`Reply::Text`], None if it is not there
+    ReadAttr { path: BString },
+    /// Driver of an interface by ethtool (GDRVINFO). -> [`Reply::Text`]
+    Driver { ifname: BString },
+    /// Lock the disk and re-read its partition table (rules.md 11.4). `syspath` is that of the disk.
+    /// -> [`Reply::Partitions`]
+    ReReadPartitions { devnode: BString, syspath: BString },
+    /// Write `text` (`add`, `change <uuid>`) to the `uevent` file of each device. -> [`Reply::Triggered`]
+    Trigger { text: BString, syspaths: Vec<BString> },
+}
+
+/// What a helper says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
+    Done(Result<(), Errno>),
+    Text(Result<Option<BString>, Errno>),
+    /// The table was re-read, and this tells whether there are partitions; or why it was not.
+    Partitions(Result<bool, Errno>),
+    /// Devices whose `uevent` file took the text, and those that did not (most often gone meanwhile).
+    Triggered {
+        done: u32,
+        failed: u32,
+    },
+    /// Killed because it was past its deadline. Made by the pool.
+    TimedOut,
+    /// There is no reply: no process could be had, or it died. Made by the pool.
+    Died,
+}
+
+impl Operation {
+    /// The message of this operation.
+    pub fn encode(&self) -> Vec<u8> {
+        match self {
+            Operation::WriteAttr { path, value } => message(1, &[path, value]),
+            Operation::WriteSysctl { path, value } => message(2, &[path, value]),
+            Operation::ReadAttr { path } => message(3, &[path]),
+            Operation::Driver { ifname } => message(4, &[ifname]),
+            Operation::ReReadPartitions { devnode, syspath } => message(5, &[devnode, syspath]),
+            Operation::Trigger { text, syspaths } => {
+                let all: Vec<&[u8]> =
+                    [text.as_slice()].into_iter().chain(syspaths.iter().map(|p| p.as_slice())).collect();
+                message(6, &all)
+            }
+        }
+    }
+
+    /// The operation of a message; None for anything else.
+    pub fn decode(bytes: &[u8]) -> Option<Operation> {
+        let (&kind, rest) = bytes.split_first()?;
+        let texts = texts(rest)?;
+        let mut texts = texts.into_iter().map(BStr::to_owned);
+        let mut next = || texts.next();
+        let operation = match kind {
+            1 => Operation::WriteAttr { path: next()?, value: next()? },
+            2 => Operation::WriteSysctl { path: next()?, value: next()? },
+            3 => Operation::ReadAttr { path: next()? },
+            4 => Operation::Driver { ifname: next()? },
+            5 => Operation::ReReadPartitions { devnode: next()?, syspath: next()? },
+            6 => return Some(Operation::Trigger { text: next()?, syspaths: texts.collect() }),
+            _ => return None,
+        };
+        next().is_none().then_some(operation)
+    }
+
+    /// Does it, however long it takes.
+    pub fn perform(&self) -> Reply {
+        match self {
+            Operation::WriteAttr { path, value } | Operation::WriteSysctl { path, value } => {
+                Reply::Done(write(path, value).map_err(|e| Errno::of(&e)))
+            }
+            Operation::ReadAttr { path } => Reply::Text(read(path)),
+            Operation::Driver { ifname } => Reply::Text(driver(ifname)),
+            Operation::ReReadPartitions { devnode, syspath } => Reply::Partitions(re_read(devnode, syspath)),
+            Operation::Trigger { text, syspaths } => {
+                let file = |syspath: &BString| BString::from([syspath.as_slice(), b"/uevent"].concat());
+                let done = syspaths.iter().filter(|p| write(&file(p), text).is_ok()).count();
+                Reply::Triggered { done: done as u32, failed: (syspaths.len() - done) as u32 }
+            }
+        }
+    }
+}
+
+impl Reply {
+    /// The message of this reply.
+    pub fn encode(&self) -> Vec<u8> {
+        let number = |result: Result<u32, Errno>| match result {
+            Ok(value) => [0i32.to_ne_bytes(), value.to_ne_bytes()].concat(),
+            Err(errno) => [errno.0.to_ne_bytes(), [0; 4]].concat(),
+        };
+        match self {
+            Reply::Done(result) => message(1, &[&number(result.map(|()| 0))]),
+            Reply::Text(Ok(Some(text))) => message(2, &[&number(Ok(0)), text]),
+            Reply::Text(Ok(None)) => message(2, &[&number(Ok(0))]),
+            Reply::Text(Err(errno)) => message(2, &[&number(Err(*errno))]),
+            Reply::Partitions(result) => message(3, &[&number(result.map(u32::from))]),
+            Reply::Triggered { done, failed } => message(4, &[&number(Ok(*done)), &number(Ok(*failed))]),
+            Reply::TimedOut => message(5, &[]),
+            Reply::Died => message(6, &[]),
+        }
+    }
+
+    /// The reply of a message; None for anything else.
+    pub fn decode(bytes: &[u8]) -> Option<Reply> {
+        let (&kind, rest) = bytes.split_first()?;
+        let texts = texts(rest)?;
+        let number = |at: usize| -> Option<Result<u32, Errno>> {
+            let (errno, value) = texts.get(at)?.split_at_checked(4)?;
+            let value = u32::from_ne_bytes(value.try_into().ok()?);
+            let errno = i32::from_ne_bytes(errno.try_into().ok()?);
+            Some(if errno == 0 { Ok(value) } else { Err(Errno(errno)) })
+        };
+        Some(match kind {
+            1 => Reply::Done(number(0)?.map(drop)),
+            2 => Reply::Text(number(0)?.map(|_| texts.get(1).map(|&t| t.to_owned()))),
+            3 => Reply::Partitions(number(0)?.map(|n| n != 0)),
+            4 => Reply::Triggered { done: number(0)?.ok()?, failed: number(1)?.ok()? },
+            5 => Reply::TimedOut,
+            6 => Reply::Died,
+            _ => return None,
+        })
+    }
+}
+
+fn message(kind: u8, texts: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = vec![kind];
+    for text in texts {
+        bytes.extend_from_slice(&(text.len() as u32).to_ne_bytes());
+        bytes.extend_from_slice(text);
+    }
+    bytes
+}
+
+fn texts(mut bytes: &[u8]) -> Option<Vec<&BStr>> {
+    let mut texts = Vec::new();
+    while !bytes.is_empty() {
+        let (len, rest) = bytes.split_at_checked(4)?;
+        let (text, rest) = rest.split_at_checked(u32::from_ne_bytes(len.try_into().ok()?) as usize)?;
+        texts.push(text.as_bstr());
+        bytes = rest;
+    }
+    Some(texts)
+}
+
+fn path(bytes: &BString) -> io::Result<&Path> {
+    bytes.to_path().map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
+}
+
+/// One write(2) of the whole value to a file that must be there: attributes act on each write.
+fn write(file: &BString, value: &[u8]) -> io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let file = std::fs::File::options()
+        .write(true)
+        .custom_flags(libc::O_NOCTTY | libc::O_NOFOLLOW)
+        .open(path(file)?)?;
+    match (&file).write(value)? {
+        n if n == value.len() => Ok(()),
+        _ => Err(io::Error::from_raw_os_error(libc::EIO)),
+    }
+}
+
+/// Content of an attribute without trailing CR, LF and NUL; None for what is not there, a folder, or
+/// cannot be read.
+fn read(file: &BString) -> Result<Option<BString>, Errno> {
+    let mut content = Vec::new();
+    let whole = std::fs::File::open(path(file).map_err(|e| Errno::of(&e))?)
+        .and_then(|f| f.take(MAX_ATTR).read_to_end(&mut content));
+    if whole.is_err() {
+        return Ok(None);
+    }
+    let end = content.iter().rposition(|b| !matches!(b, b'\r' | b'\n' | 0)).map_or(0, |i| i + 1);
+    content.truncate(end);
+    Ok(Some(content.into()))
+}
+
+fn driver(ifname: &BString) -> Result<Option<BString>, Errno> {
+    let name = sys::ioctl::interface_socket().and_then(|s| sys::ioctl::driver_of(s.as_fd(), ifname));
+    match name {
+        Ok(name) => Ok(Some(name)),
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(None),
+        Err(error) => Err(Errno::of(&error)),
+    }
+}
+
+/// Re-reads the table of a disk that nobody holds a lock on, then says whether it has partitions.
+fn re_read(devnode: &BString, syspath: &BString) -> Result<bool, Errno> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let errno = |e: io::Error| Errno::of(&e);
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_NOFOLLOW;
+    let node = path(devnode).map_err(errno)?;
+    let disk = std::fs::File::options().read(true).custom_flags(flags).open(node).map_err(errno)?;
+    sys::node::try_lock(disk.as_fd(), true).map_err(errno)?;
+    sys::ioctl::reread_partitions(disk.as_fd()).map_err(errno)?;
+    let entries = std::fs::read_dir(path(syspath).map_err(errno)?).map_err(errno)?;
+    Ok(entries.flatten().any(|entry| entry.path().join("partition").exists()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_go_both_ways_and_cut_ones_are_refused() {
+        let all = [
+            Operation::WriteAttr { path: "/sys/a".into(), value: "1".into() },
+            Operation::WriteSysctl { path: "/proc/sys/a".into(), value: "".into() },
+            Operation::ReadAttr { path: "/sys/a".into() },
+            Operation::Driver { ifname: "eth0".into() },
+            Operation::ReReadPartitions { devnode: "/dev/sda".into(), syspath: "/sys/block/sda".into() },
+            Operation::Trigger { text: "add".into(), syspaths: vec!["/sys/a".into(), "/sys/b".into()] },
+        ];
+        for operation in all {
+            let bytes = operation.encode();
+            assert_eq!(Operation::decode(&bytes), Some(operation.clone()));
+            for cut in 0..bytes.len() {
+                assert_ne!(Operation::decode(&bytes[..cut]), Some(operation.clone()));
+            }
+        }
+        assert_eq!(Operation::decode(&[]), None);
+        assert_eq!(Operation::decode(&[99]), None);
+        assert_eq!(Operation::decode(&[3, 0xff, 0xff, 0xff, 0xff]), None);
+    }
+
+    #[test]
+    fn replies_go_both_ways() {
+        let all = [
+            Reply::Done(Ok(())),
+            Reply::Done(Err(Errno(libc::EBUSY))),
+            Reply::Text(Ok(Some("".into()))),
+            Reply::Text(Ok(None)),
+            Reply::Text(Err(Errno(libc::EIO))),
+            Reply::Partitions(Ok(true)),
+            Reply::Partitions(Err(Errno(libc::EBUSY))),
+            Reply::Triggered { done: 7, failed: 1 },
+            Reply::TimedOut,
+            Reply::Died,
+        ];
+        for reply in all {
+            let bytes = reply.encode();
+            assert_eq!(Reply::decode(&bytes), Some(reply));
+            for cut in 0..bytes.len() {
+                let _ = Reply::decode(&bytes[..cut]);
+            }
+        }
+    }
+
+    #[test]
+    fn attributes_are_read_written_and_triggered() {
+        let tree = crate::world::tree::Tree::new();
+        tree.file("sys/a/uevent", "").file("sys/a/speed", "1000\n");
+        let at = |name: &str| BString::from(tree.path(name).into_os_string().into_encoded_bytes());
+        let read = |name| Operation::ReadAttr { path: at(name) }.perform();
+        assert_eq!(read("sys/a/speed"), Reply::Text(Ok(Some("1000".into()))));
+        assert_eq!(read("sys/a/none"), Reply::Text(Ok(None)));
+        assert_eq!(read("sys/a"), Reply::Text(Ok(None)));
+        let write = Operation::WriteAttr { path: at("sys/a/speed"), value: "10".into() };
+        assert_eq!(write.perform(), Reply::Done(Ok(())));
+        assert_eq!(tree.read("sys/a/speed"), b"1000\n", "the first two bytes are overwritten, as in sysfs");
+        let trigger = Operation::Trigger { text: "add".into(), syspaths: vec![at("sys/a"), at("sys/none")] };
+        assert_eq!(trigger.perform(), Reply::Triggered { done: 1, failed: 1 });
+        assert_eq!(tree.read("sys/a/uevent"), b"add");
+    }
+}

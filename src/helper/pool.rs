@@ -1,0 +1,269 @@
+//! The daemon's side of the helpers: who works on what, who waits, who is past its time.
+//!
+//! Knows nothing of the loop: the loop watches the sockets it is told of ([`Register`]), says when
+//! one is readable ([`Pool::on_readable`]) and when time went on ([`Pool::on_time`]).
+//!
+//! Must stay true: every request gets exactly one reply; a helper works on one operation at a time;
+//! the loop never waits for a helper, not even for its death.
+
+use super::operations::{MAX_MESSAGE, Operation, Reply};
+use crate::model::Now;
+use crate::sys::process::{Child, ExecStrings, Spawn};
+use crate::sys::{process, unix};
+use std::collections::{HashMap, VecDeque};
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+/// Helpers at one time. What they wait for is not CPU, so a few more than cores do no harm; the
+/// limit is there because each costs a process.
+const MAX_HELPERS: usize = 8;
+
+/// Requests that wait for a helper. Beyond it a request is answered [`Reply::Died`] at once: each job
+/// asks for one thing at a time, so this is more than jobs can be.
+const MAX_WAITING: usize = 4096;
+
+/// A helper without work ends after this time.
+const IDLE_LIMIT: Duration = Duration::from_secs(5);
+
+/// The loop, as far as the pool must know it: watches a socket for reading.
+pub trait Register {
+    /// Watch the socket of this helper. It is dropped by closing it.
+    fn watch(&self, socket: BorrowedFd, helper: u64) -> io::Result<()>;
+}
+
+/// How helpers are started.
+#[derive(Debug)]
+pub struct Launcher {
+    /// /dev/null, open for reading and writing.
+    null: File,
+    executable: CString,
+}
+
+impl Launcher {
+    /// Starts `executable`, which must be ours.
+    pub fn new(null: File, executable: CString) -> Launcher {
+        Launcher { null, executable }
+    }
+
+    /// Starts a helper of one kind; returns it and our end of its socket, non-blocking.
+    pub fn start(&self, kind: &str) -> io::Result<(Child, OwnedFd)> {
+        let (ours, theirs) = unix::seqpacket_pair()?;
+        let (mut argv, envp) = (ExecStrings::new(), ExecStrings::new());
+        argv.push(&[super::PROGRAM_NAME.as_bytes()]);
+        argv.push(&[kind.as_bytes()]);
+        let stderr = std::io::stderr();
+        let stdio = [theirs.as_fd(), self.null.as_fd(), stderr.as_fd()];
+        let what = Spawn { path: &self.executable, argv: &argv, envp: &envp, stdio, new_group: true };
+        process::spawn(&what).map(|child| (child, ours))
+    }
+}
+
+struct Request<C> {
+    caller: C,
+    operation: Operation,
+    deadline: Now,
+}
+
+struct Helper<C> {
+    child: Child,
+    socket: OwnedFd,
+    /// Who waits for the reply, until when.
+    work: Option<(C, Now)>,
+    idle_since: Now,
+}
+
+/// All helpers. `C` names the caller: it comes back with the reply.
+pub struct Pool<C> {
+    launcher: Launcher,
+    helpers: HashMap<u64, Helper<C>>,
+    next_id: u64,
+    waiting: VecDeque<Request<C>>,
+    replies: VecDeque<(C, Reply)>,
+    /// Told to end, not reaped yet.
+    dying: Vec<Child>,
+}
+
+impl<C> Pool<C> {
+    /// No helper yet.
+    pub fn new(launcher: Launcher) -> Pool<C> {
+        Pool {
+            launcher,
+            helpers: HashMap::new(),
+            next_id: 0,
+            waiting: VecDeque::new(),
+            replies: VecDeque::new(),
+            dying: Vec::new(),
+        }
+    }
+
+    /// Has a helper perform an operation; the reply comes by [`Pool::poll_reply`], [`Reply::TimedOut`]
+    /// if there is none before `deadline`.
+    pub fn request(
+        &mut self,
+        caller: C,
+        operation: Operation,
+        deadline: Now,
+        now: Now,
+        register: &dyn Register,
+    ) {
+        if deadline <= now {
+            self.replies.push_back((caller, Reply::TimedOut));
+        } else if self.waiting.len() >= MAX_WAITING {
+            self.replies.push_back((caller, Reply::Died));
+        } else {
+            self.waiting.push_back(Request { caller, operation, deadline });
+            self.assign(now, register);
+        }
+    }
+
+    /// The next reply that has come in.
+    pub fn poll_reply(&mut self) -> Option<(C, Reply)> {
+        self.replies.pop_front()
+    }
+
+    /// Operations running and waiting.
+    pub fn load(&self) -> (usize, usize) {
+        (self.helpers.values().filter(|h| h.work.is_some()).count(), self.waiting.len())
+    }
+
+    /// Nothing runs or waits, and all replies were taken.
+    pub fn is_idle(&self) -> bool {
+        self.load() == (0, 0) && self.replies.is_empty()
+    }
+
+    /// Gives waiting requests to idle or new helpers.
+    fn assign(&mut self, now: Now, register: &dyn Register) {
+        while !self.waiting.is_empty() {
+            let idle = self.helpers.iter().find(|(_, h)| h.work.is_none()).map(|(&id, _)| id);
+            let id = match idle {
+                Some(id) => id,
+                None if self.helpers.len() >= MAX_HELPERS => return,
+                None => match self.start_helper(now, register) {
+                    Ok(id) => id,
+                    Err(error) => return self.no_helper(&error),
+                },
+            };
+            let Some(request) = self.waiting.pop_front() else { return };
+            let Some(helper) = self.helpers.get_mut(&id) else { return };
+            match unix::send(helper.socket.as_fd(), &request.operation.encode()) {
+                Ok(()) => helper.work = Some((request.caller, request.deadline)),
+                Err(error) => {
+                    log::warn!("A helper does not take its work, it is replaced: {error}");
+                    // An operation that cannot be sent to a fresh helper either is not tried for ever.
+                    self.replies.push_back((request.caller, Reply::Died));
+                    self.end(id);
+                }
+            }
+        }
+    }
+
+    /// No process can be had. Requests wait for a helper that works; with none, they fail.
+    fn no_helper(&mut self, error: &io::Error) {
+        log::error!("Cannot start a helper: {error}");
+        if self.helpers.is_empty() {
+            self.replies.extend(self.waiting.drain(..).map(|r| (r.caller, Reply::Died)));
+        }
+    }
+
+    fn start_helper(&mut self, now: Now, register: &dyn Register) -> io::Result<u64> {
+        self.reap();
+        let (child, socket) = self.launcher.start(super::OPERATIONS)?;
+        let id = self.next_id;
+        self.next_id += 1;
+        let watched = register.watch(socket.as_fd(), id);
+        self.helpers.insert(id, Helper { child, socket, work: None, idle_since: now });
+        if let Err(error) = watched {
+            self.end(id);
+            return Err(error);
+        }
+        Ok(id)
+    }
+
+    /// Takes a helper out; the caller has seen to its work.
+    fn end(&mut self, id: u64) {
+        if let Some(helper) = self.helpers.remove(&id) {
+            if let Err(error) = process::kill_group(helper.child.pid, libc::SIGKILL) {
+                log::debug!("Cannot kill a helper: {error}");
+            }
+            self.dying.push(helper.child);
+        }
+    }
+
+    /// Reaps those that have died meanwhile. One that hangs in the kernel stays until it does not.
+    fn reap(&mut self) {
+        self.dying.retain(|child| matches!(process::try_wait(&child.pidfd), Ok(None)));
+    }
+
+    /// The socket of a helper is readable: takes its reply, gives it the next request.
+    pub fn on_readable(&mut self, id: u64, now: Now, register: &dyn Register) {
+        let mut buffer = vec![0; MAX_MESSAGE];
+        while let Some(helper) = self.helpers.get_mut(&id) {
+            let received = match unix::receive(helper.socket.as_fd(), &mut buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Ok(received) if received.len > 0 => Some(&buffer[..received.len]),
+                _ => None,
+            };
+            let work = helper.work.take();
+            helper.idle_since = now;
+            match (work, received) {
+                (Some((caller, _)), Some(bytes)) => {
+                    self.replies.push_back((caller, Reply::decode(bytes).unwrap_or(Reply::Died)));
+                }
+                (work, _) => {
+                    if let Some((caller, _)) = work {
+                        log::warn!("A helper died in its work");
+                        self.replies.push_back((caller, Reply::Died));
+                    }
+                    self.end(id);
+                }
+            }
+        }
+        self.assign(now, register);
+    }
+
+    /// Ends what is past its deadline and helpers that have nothing to do.
+    pub fn on_time(&mut self, now: Now, register: &dyn Register) {
+        let over = |h: &Helper<C>| match &h.work {
+            Some((_, deadline)) => *deadline <= now,
+            None => h.idle_since + IDLE_LIMIT <= now,
+        };
+        let ids: Vec<u64> = self.helpers.iter().filter(|(_, h)| over(h)).map(|(&id, _)| id).collect();
+        for id in ids {
+            if let Some((caller, _)) = self.helpers.get_mut(&id).and_then(|h| h.work.take()) {
+                self.replies.push_back((caller, Reply::TimedOut));
+            }
+            self.end(id);
+        }
+        if self.waiting.iter().any(|r| r.deadline <= now) {
+            for request in std::mem::take(&mut self.waiting) {
+                match request.deadline <= now {
+                    true => self.replies.push_back((request.caller, Reply::TimedOut)),
+                    false => self.waiting.push_back(request),
+                }
+            }
+        }
+        self.reap();
+        self.assign(now, register);
+    }
+
+    /// When to call [`Pool::on_time`] at the latest.
+    pub fn timeout(&self) -> Option<Now> {
+        let helpers = self.helpers.values().map(|h| match &h.work {
+            Some((_, deadline)) => *deadline,
+            None => h.idle_since + IDLE_LIMIT,
+        });
+        helpers.chain(self.waiting.iter().map(|r| r.deadline)).min()
+    }
+}
+
+impl<C> Drop for Pool<C> {
+    fn drop(&mut self) {
+        for id in self.helpers.keys().copied().collect::<Vec<_>>() {
+            self.end(id);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Helpers as processes: they answer, die, hang and are replaced.
+
+use mudev::helper::operations::{Operation, Reply};
+use mudev::helper::pool::{Launcher, Pool, Register};
+use mudev::sys::clock::monotonic;
+use mudev::sys::process::wait_readable;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Stands in for the loop: keeps the sockets it was told of.
+#[derive(Default)]
+struct Sockets(RefCell<HashMap<u64, OwnedFd>>);
+
+impl Register for Sockets {
+    fn watch(&self, socket: BorrowedFd, helper: u64) -> io::Result<()> {
+        self.0.borrow_mut().insert(helper, socket.try_clone_to_owned()?);
+        Ok(())
+    }
+}
+
+struct Bench {
+    pool: Pool<&'static str>,
+    sockets: Sockets,
+}
+
+impl Bench {
+    fn new(executable: &str) -> Bench {
+        let null = File::options().read(true).write(true).open("/dev/null").unwrap();
+        let launcher = Launcher::new(null, CString::new(executable).unwrap());
+        Bench { pool: Pool::new(launcher), sockets: Sockets::default() }
+    }
+
+    fn request(&mut self, caller: &'static str, operation: Operation, limit: Duration) {
+        let now = monotonic();
+        self.pool.request(caller, operation, now + limit, now, &self.sockets);
+    }
+
+    /// Waits for one reply, as the loop would.
+    fn reply(&mut self) -> (&'static str, Reply) {
+        let start = monotonic();
+        loop {
+            if let Some(reply) = self.pool.poll_reply() {
+                return reply;
+            }
+            assert!(monotonic() < start + LIMIT, "no reply");
+            let ids: Vec<u64> = self.sockets.0.borrow().keys().copied().collect();
+            for id in ids {
+                let readable = {
+                    let sockets = self.sockets.0.borrow();
+                    wait_readable(sockets[&id].as_fd(), Duration::from_millis(2)).unwrap()
+                };
+                if readable {
+                    self.pool.on_readable(id, monotonic(), &self.sockets);
+                }
+            }
+            self.pool.on_time(monotonic(), &self.sockets);
+        }
+    }
+}
+
+fn read_attr(path: &str) -> Operation {
+    Operation::ReadAttr { path: path.into() }
+}
+
+#[test]
+fn an_operation_is_performed_in_another_process() {
+    let mut bench = Bench::new(env!("CARGO_BIN_EXE_mudev"));
+    bench.request("a", read_attr("/proc/self/comm"), LIMIT);
+    assert_eq!(bench.reply(), ("a", Reply::Text(Ok(Some("mudev-helper".into())))));
+    bench.request("b", Operation::Driver { ifname: "no-such-link".into() }, LIMIT);
+    assert_eq!(bench.reply(), ("b", Reply::Text(Err(mudev::model::Errno(libc::ENODEV)))));
+    assert!(bench.pool.is_idle());
+    assert_eq!(bench.sockets.0.borrow().len(), 1, "an idle helper is used again");
+}
+
+#[test]
+fn a_helper_that_hangs_is_killed_and_others_go_on() {
+    let fifo = std::env::temp_dir().join(format!("mudev-fifo-{}", std::process::id()));
+    let made = std::process::Command::new("mkfifo").arg(&fifo).status().unwrap();
+    assert!(made.success());
+    let mut bench = Bench::new(env!("CARGO_BIN_EXE_mudev"));
+    // Opening a FIFO that nobody writes to waits for ever.
+    bench.request("stuck", read_attr(fifo.to_str().unwrap()), Duration::from_millis(300));
+    bench.request("quick", read_attr("/proc/self/comm"), LIMIT);
+    assert_eq!(bench.reply().0, "quick");
+    assert_eq!(bench.reply(), ("stuck", Reply::TimedOut));
+    std::fs::remove_file(&fifo).unwrap();
+    bench.request("after", read_attr("/proc/self/comm"), LIMIT);
+    assert_eq!(bench.reply().0, "after");
+}
+
+#[test]
+fn more_requests_than_helpers_all_get_their_reply() {
+    let mut bench = Bench::new(env!("CARGO_BIN_EXE_mudev"));
+    for _ in 0..50 {
+        bench.request("x", read_attr("/proc/self/comm"), LIMIT);
+    }
+    for _ in 0..50 {
+        assert!(matches!(bench.reply(), ("x", Reply::Text(Ok(Some(_))))));
+    }
+    assert!(bench.sockets.0.borrow().len() <= 8);
+}
+
+#[test]
+fn what_cannot_be_started_or_dies_gives_a_reply_too() {
+    let mut bench = Bench::new("/no/such/program");
+    bench.request("none", read_attr("/x"), LIMIT);
+    assert_eq!(bench.reply(), ("none", Reply::Died));
+    let mut bench = Bench::new("/bin/false");
+    bench.request("dies", read_attr("/x"), LIMIT);
+    assert_eq!(bench.reply(), ("dies", Reply::Died));
+    bench.request("late", read_attr("/x"), Duration::ZERO);
+    assert_eq!(bench.reply(), ("late", Reply::TimedOut));
+}
