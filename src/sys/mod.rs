@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 pub mod account;
 pub mod clock;
-pub mod cpuid;
+pub mod cpu;
 pub mod fs;
 pub mod inotify;
 pub mod ioctl;

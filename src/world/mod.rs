@@ -1,12 +1,17 @@
 //! Answers asks and applies effects under movable roots. Nothing outside this module and main knows
 //! an absolute path.
 
+pub mod constants;
+pub mod files;
 pub mod sysfs;
 #[cfg(test)]
 pub mod tree;
 
 pub use sysfs::Sysfs;
 
+use bstr::ByteSlice;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 /// Where the system stands; tests and people may move each of them (`--sys-dir` and so on).
@@ -38,8 +43,52 @@ impl Default for Roots {
 }
 
 impl Roots {
+    /// Where an absolute path of a rule lies: what begins with the usual name of a root lies below that
+    /// root, everything else is taken as it is.
+    pub fn locate(&self, path: &[u8]) -> PathBuf {
+        let roots = [
+            (&b"/sys"[..], &self.sys),
+            (b"/dev", &self.dev),
+            (b"/run", &self.run),
+            (b"/proc", &self.proc),
+            (b"/etc", &self.etc),
+            (b"/usr/lib", &self.lib),
+            (b"/usr/local/lib", &self.local_lib),
+        ];
+        for (usual, root) in roots {
+            let Some(rest) = path.strip_prefix(usual) else { continue };
+            match rest.strip_prefix(b"/") {
+                Some(below) => return root.join(OsStr::from_bytes(below.trim_start_with(|c| c == '/'))),
+                None if rest.is_empty() => return root.clone(),
+                None => {}
+            }
+        }
+        PathBuf::from(OsStr::from_bytes(path))
+    }
+
     /// Whether sysfs is the real one, so that link attributes may come from the link table.
     pub fn sys_is_real(&self) -> bool {
         self.sys == std::path::Path::new("/sys")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn absolute_paths_move_with_their_root() {
+        let roots = Roots { sys: "/t/sys".into(), lib: "/t/lib".into(), ..Roots::default() };
+        for (path, place) in [
+            ("/sys/class/net", "/t/sys/class/net"),
+            ("/sys", "/t/sys"),
+            ("/sys//x", "/t/sys/x"),
+            ("/system", "/system"),
+            ("/usr/lib/x", "/t/lib/x"),
+            ("/usr/local/lib/x", "/usr/local/lib/x"),
+            ("/opt/x", "/opt/x"),
+        ] {
+            assert_eq!(roots.locate(path.as_bytes()), PathBuf::from(place));
+        }
     }
 }

@@ -114,6 +114,11 @@ impl Sysfs {
         (rest.len() > 1 && rest[0] == b'/').then(|| rest.into())
     }
 
+    /// Whether a resolved path lies in the tree.
+    pub fn contains(&self, real: &Path) -> bool {
+        real.starts_with(&self.real_root)
+    }
+
     /// Names in a directory of the device (the device's own if `subdir` is empty) in the order of the
     /// directory, without those that begin with a dot. Empty if it is not there.
     pub fn list(&self, devpath: &[u8], subdir: &[u8]) -> Vec<BString> {

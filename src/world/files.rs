@@ -1,0 +1,423 @@
+//! Answers to the questions of rules that are about files, and the writes that rules order.
+//!
+//! What must stay true: rules may read anything, but write only below sysfs and `/proc/sys`; opening
+//! a file never waits, whatever it turns out to be; nothing is read without a limit.
+//!
+//! Sources: rules.md 3.5, 3.6, 4 and 8.5.
+
+use super::Roots;
+use super::constants::Constants;
+use super::sysfs::Sysfs;
+use crate::model::Errno;
+use bstr::{BString, ByteSlice};
+use std::ffi::OsString;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Largest file that IMPORT{file} takes.
+const IMPORT_MAX: u64 = 4 << 20;
+/// Largest kernel parameter and command line.
+const PARAMETER_MAX: u64 = 1 << 20;
+
+/// The files that rules ask for.
+#[derive(Clone, Debug)]
+pub struct Files {
+    roots: Roots,
+    sysfs: Sysfs,
+}
+
+impl Files {
+    /// Files below these roots.
+    pub fn new(roots: &Roots) -> Files {
+        Files { roots: roots.clone(), sysfs: Sysfs::new(roots) }
+    }
+
+    /// Mode bits (`st_mode`) of what TEST names: an absolute path, `[subsystem/sysname]path`, or a path
+    /// relative to the device. One `*/` is expanded. None if it does not exist; an error only if the
+    /// directory before a star cannot be read although it is there.
+    pub fn mode(&self, devpath: &[u8], path: &[u8]) -> Result<Option<u32>, Errno> {
+        let Some(path) = self.place(devpath, path) else { return Ok(None) };
+        let Some(path) = expand_star(path)? else { return Ok(None) };
+        match std::fs::metadata(&path) {
+            Ok(meta) => Ok(Some(meta.mode())),
+            Err(error) => {
+                if error.kind() != std::io::ErrorKind::NotFound {
+                    log::warn!("cannot test {}: {error}", path.display());
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// Where a path of TEST lies before stars are expanded; None for a device that is not there.
+    fn place(&self, devpath: &[u8], path: &[u8]) -> Option<PathBuf> {
+        if let Some(named) = parse_named(path) {
+            let device = self.sysfs.device_of(named.subsystem, named.sysname)?;
+            return Some(match named.rest {
+                b"" => self.sysfs.path(&device),
+                rest => self.sysfs.path_of(&device, rest),
+            });
+        }
+        Some(match path.first() {
+            Some(b'/') => self.roots.locate(path),
+            _ => self.sysfs.path_of(devpath, path),
+        })
+    }
+
+    /// A kernel parameter, its name in slash form below `/proc/sys` (see [`sysctl_name`]). None if
+    /// there is no such parameter; EINVAL for a name that leads elsewhere.
+    pub fn sysctl_read(&self, name: &[u8]) -> Result<Option<BString>, Errno> {
+        match read_bounded(&self.sysctl_path(name)?, PARAMETER_MAX) {
+            Ok(value) => Ok(Some(value)),
+            Err(Errno(libc::ENOENT)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sets a kernel parameter. What already has the value is left alone.
+    pub fn sysctl_write(&self, name: &[u8], value: &[u8]) -> Result<(), Errno> {
+        let path = self.sysctl_path(name)?;
+        if has_content(&path, value) {
+            return Ok(());
+        }
+        let mut text = value.to_owned();
+        if !text.ends_with(b"\n") {
+            text.push(b'\n');
+        }
+        write_once(&path, &text)
+    }
+
+    fn sysctl_path(&self, name: &[u8]) -> Result<PathBuf, Errno> {
+        let name = name.strip_prefix(b"/").unwrap_or(name);
+        if name.split(|&b| b == b'/').any(|part| matches!(part, b"" | b"." | b"..")) {
+            return Err(Errno(libc::EINVAL));
+        }
+        Ok(self.roots.proc.join("sys").join(std::ffi::OsStr::from_bytes(name)))
+    }
+
+    /// Content of a file for IMPORT{file}. None if it is not there, cannot be read (a directory) or is
+    /// too long; an error if it cannot be opened for another reason.
+    pub fn file(&self, path: &[u8]) -> Result<Option<BString>, Errno> {
+        let file = match open(&self.roots.locate(path)) {
+            Ok(file) => file,
+            Err(Errno(libc::ENOENT)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        Ok(read_to_limit(file, IMPORT_MAX).ok())
+    }
+
+    /// The command line that options are taken from: the kernel's, or in a container the arguments of
+    /// its first process, quoted where they contain blanks.
+    pub fn command_line(&self, constants: &Constants) -> Result<Option<BString>, Errno> {
+        let in_container = constants.in_container();
+        let path = self.roots.proc.join(if in_container { "1/cmdline" } else { "cmdline" });
+        match read_bounded(&path, PARAMETER_MAX) {
+            Ok(text) if in_container => Ok(Some(quote_arguments(&text))),
+            Ok(text) => Ok(Some(text)),
+            Err(Errno(libc::ENOENT)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Path of the attribute that ATTR= names: `[subsystem/sysname]attr`, or a name below the device;
+    /// one `*/` is expanded. ENODEV, ENOENT if there is no such.
+    pub fn write_attr_target(&self, devpath: &[u8], target: &[u8]) -> Result<BString, Errno> {
+        let path = match parse_named(target) {
+            Some(named) => {
+                let device = self.sysfs.device_of(named.subsystem, named.sysname);
+                self.sysfs.path_of(&device.ok_or(Errno(libc::ENODEV))?, named.rest)
+            }
+            None => self.sysfs.path_of(devpath, target),
+        };
+        let path = expand_star(path)?.ok_or(Errno(libc::ENOENT))?;
+        Ok(path.into_os_string().into_vec().into())
+    }
+
+    /// Writes an attribute at a path from [`write_attr_target`](Self::write_attr_target), in one write
+    /// and without the newlines that end the value. The path must lie in sysfs once the symlinks
+    /// before its last component are followed (EXDEV), and itself be none (ELOOP). A failed write is
+    /// none if the attribute has the value already. May wait for the driver.
+    pub fn write_attr(&self, path: &[u8], value: &[u8]) -> Result<(), Errno> {
+        let path = Path::new(std::ffi::OsStr::from_bytes(path));
+        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(Errno(libc::EINVAL));
+        };
+        let folder = std::fs::canonicalize(folder).map_err(|e| Errno::of(&e))?;
+        if !self.sysfs.contains(&folder) {
+            return Err(Errno(libc::EXDEV));
+        }
+        let path = folder.join(name);
+        let value = value.trim_end_with(|c| c == '\n');
+        write_once(&path, value).or_else(|error| if has_content(&path, value) { Ok(()) } else { Err(error) })
+    }
+}
+
+/// `[subsystem/sysname]rest`; a slash in front of the rest is gone.
+#[derive(Debug, PartialEq, Eq)]
+struct Named<'a> {
+    subsystem: &'a [u8],
+    sysname: &'a [u8],
+    rest: &'a [u8],
+}
+
+/// None for what is not of this form.
+fn parse_named(text: &[u8]) -> Option<Named<'_>> {
+    let (inside, rest) = text.strip_prefix(b"[")?.split_once_str("]")?;
+    let (subsystem, sysname) = inside.split_once_str("/")?;
+    if subsystem.is_empty() || sysname.is_empty() {
+        return None;
+    }
+    Some(Named { subsystem, sysname, rest: rest.strip_prefix(b"/").unwrap_or(rest) })
+}
+
+/// Name of a kernel parameter in slash form: if the first separator is a dot, dots and slashes change
+/// places (`net.ipv4.conf.eth0/1.x` is `net/ipv4/conf/eth0.1/x`).
+pub fn sysctl_name(name: &[u8]) -> BString {
+    let dotted = name.iter().find(|b| matches!(b, b'/' | b'.')) == Some(&b'.');
+    let swap = |&b: &u8| match b {
+        b'.' if dotted => b'/',
+        b'/' if dotted => b'.',
+        other => other,
+    };
+    name.iter().map(swap).collect::<Vec<u8>>().into()
+}
+
+/// Replaces the first component that is `*` by the first name in its directory for which the rest of
+/// the path exists. A path without a star is left alone; None if nothing fits.
+fn expand_star(path: PathBuf) -> Result<Option<PathBuf>, Errno> {
+    let bytes = path.as_os_str().as_bytes();
+    let Some(star) = bytes.find("/*/") else { return Ok(Some(path)) };
+    let (folder, rest) = (&bytes[..star], &bytes[star + 2..]);
+    let entries = match std::fs::read_dir(std::ffi::OsStr::from_bytes(folder)) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(Errno::of(&error)),
+    };
+    let names = entries.filter_map(|entry| Some(entry.ok()?.file_name()));
+    let visible = names.filter(|name| !name.as_bytes().starts_with(b"."));
+    let mut paths =
+        visible.map(|name| PathBuf::from(OsString::from_vec([folder, b"/", name.as_bytes(), rest].concat())));
+    Ok(paths.find(|path| std::fs::metadata(path).is_ok()))
+}
+
+/// Opens for reading without waiting for whoever is on the other side.
+fn open(path: &Path) -> Result<File, Errno> {
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(|e| Errno::of(&e))
+}
+
+/// EFBIG beyond the limit.
+fn read_to_limit(file: File, limit: u64) -> Result<BString, Errno> {
+    let mut content = Vec::new();
+    file.take(limit + 1).read_to_end(&mut content).map_err(|e| Errno::of(&e))?;
+    if content.len() as u64 > limit { Err(Errno(libc::EFBIG)) } else { Ok(content.into()) }
+}
+
+/// Content of a file; EFBIG beyond the limit.
+pub(super) fn read_bounded(path: &Path, limit: u64) -> Result<BString, Errno> {
+    read_to_limit(open(path)?, limit)
+}
+
+/// Whether a file has this content, newlines at the end not counted.
+fn has_content(path: &Path, value: &[u8]) -> bool {
+    let bare = |text: &[u8]| text.trim_end_with(|c| c == '\n').len();
+    let Ok(content) = read_bounded(path, PARAMETER_MAX) else { return false };
+    content[..bare(&content)] == value[..bare(value)]
+}
+
+/// Writes to an existing file that is no symlink, in one write as attributes need it.
+fn write_once(path: &Path, value: &[u8]) -> Result<(), Errno> {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+    let mut options = OpenOptions::new();
+    let mut file =
+        options.write(true).truncate(true).custom_flags(flags).open(path).map_err(|e| Errno::of(&e))?;
+    match file.write(value) {
+        Ok(written) if written == value.len() => Ok(()),
+        Ok(_) => Err(Errno(libc::EIO)),
+        Err(error) => Err(Errno::of(&error)),
+    }
+}
+
+/// Arguments that each end in NUL, as one line.
+fn quote_arguments(arguments: &[u8]) -> BString {
+    let mut line = BString::default();
+    for argument in arguments.trim_end_with(|c| c == '\0').split(|&b| b == 0) {
+        if !line.is_empty() {
+            line.push(b' ');
+        }
+        let blank = argument.iter().any(u8::is_ascii_whitespace);
+        let quote: &[u8] = match blank {
+            true if argument.contains(&b'"') => b"'",
+            true => b"\"",
+            false => b"",
+        };
+        line.extend_from_slice(quote);
+        line.extend_from_slice(argument);
+        line.extend_from_slice(quote);
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tree::Tree;
+    use super::*;
+
+    const DEVICE: &[u8] = b"/devices/d";
+
+    fn tree() -> Tree {
+        let tree = Tree::new();
+        tree.file("sys/devices/d/uevent", "")
+            .file("sys/devices/d/size", "1")
+            .file("sys/devices/d/a/one/there", "x")
+            .dir("sys/devices/d/a/.hidden")
+            .file("sys/devices/d/a/.hidden/secret", "x")
+            .dir("sys/devices/d/a/two/*")
+            .file("sys/devices/d/a/two/*/deep", "x")
+            .dir("sys/class/net")
+            .link("sys/class/net/lo", "../../devices/d")
+            .link("sys/devices/d/subsystem", "../../class/net")
+            .file("sys/class/net/x", "old")
+            .link("sys/devices/d/out", "../../../secret")
+            .link("sys/devices/d/outdir", "../../..")
+            .link("sys/devices/d/looping", "looping")
+            .link("sys/devices/d/inner", "uevent")
+            .file("secret", "untouched")
+            .file("etc/here", "x")
+            .mode("etc/here", 0o640)
+            .file("proc/sys/net/ipv4/conf/eth0.1/x", "1\n")
+            .dir("proc/sys/kernel");
+        tree
+    }
+
+    #[test]
+    fn paths_of_a_test_are_absolute_named_or_relative_with_one_star() {
+        let tree = tree();
+        let files = Files::new(&tree.roots());
+        for (path, there) in [
+            ("size", true),
+            ("none", false),
+            ("", true),
+            ("[net/lo]size", true),
+            ("[net/lo]/size", true),
+            ("[net/lo]", true),
+            ("[net/none]size", false),
+            ("[net]size", false),
+            ("a/*/there", true),
+            ("a/*/none", false),
+            ("a/*/secret", false),
+            ("a/*/*/deep", true),
+            ("none/*/x", false),
+            ("/etc/here", true),
+            ("/sys/devices/d/size", true),
+            ("/etc/none", false),
+            ("looping", false),
+            ("../../../secret", true),
+            ("a\0b", false),
+        ] {
+            let mode = files.mode(DEVICE, path.as_bytes());
+            assert_eq!(mode.map(|m| m.is_some()), Ok(there), "{path}");
+        }
+        assert_eq!(files.mode(DEVICE, b"/etc/here"), Ok(Some(libc::S_IFREG | 0o640)));
+        assert_eq!(files.mode(DEVICE, b"size/*/x"), Err(Errno(libc::ENOTDIR)));
+    }
+
+    #[test]
+    fn names_of_parameters_may_be_written_with_dots_or_slashes() {
+        for (written, name) in [
+            ("net/ipv4/x", "net/ipv4/x"),
+            ("net.ipv4.x", "net/ipv4/x"),
+            ("net/ipv4/conf/eth0.1/x", "net/ipv4/conf/eth0.1/x"),
+            ("net.ipv4.conf.eth0/1.x", "net/ipv4/conf/eth0.1/x"),
+            ("plain", "plain"),
+            ("", ""),
+        ] {
+            assert_eq!(sysctl_name(written.as_bytes()), name);
+        }
+    }
+
+    #[test]
+    fn parameters_are_read_and_written_below_proc_sys_only() {
+        let tree = tree();
+        let files = Files::new(&tree.roots());
+        assert_eq!(files.sysctl_read(b"net/ipv4/conf/eth0.1/x"), Ok(Some("1\n".into())));
+        assert_eq!(files.sysctl_read(b"net/none"), Ok(None));
+        assert!(files.sysctl_read(b"kernel").is_err());
+        for name in [&b"../../secret"[..], b"net/../net", b"./net", b"net//x", b""] {
+            assert_eq!(files.sysctl_read(name), Err(Errno(libc::EINVAL)), "{}", name.as_bstr());
+            assert_eq!(files.sysctl_write(name, b"2"), Err(Errno(libc::EINVAL)));
+        }
+        assert_eq!(files.sysctl_write(b"net/ipv4/conf/eth0.1/x", b"22"), Ok(()));
+        assert_eq!(tree.read("proc/sys/net/ipv4/conf/eth0.1/x"), b"22\n");
+        assert_eq!(files.sysctl_write(b"kernel/none", b"2"), Err(Errno(libc::ENOENT)));
+    }
+
+    #[test]
+    fn attributes_are_written_inside_sysfs_only() {
+        let tree = tree();
+        let files = Files::new(&tree.roots());
+        let write = |target: &str| {
+            let path = files.write_attr_target(DEVICE, target.as_bytes())?;
+            files.write_attr(&path, b"new\n\n")
+        };
+        for target in ["size", "[net/lo]size", "a/*/there", "subsystem/x", "subsystem/../net/x"] {
+            assert_eq!(write(target), Ok(()), "{target}");
+        }
+        for (target, error) in [
+            ("out", libc::ELOOP),
+            ("inner", libc::ELOOP),
+            ("outdir/secret", libc::EXDEV),
+            ("../../../secret", libc::EXDEV),
+            ("none", libc::ENOENT),
+            ("[net/none]size", libc::ENODEV),
+            ("a/*/none", libc::ENOENT),
+            ("", libc::EISDIR),
+            ("a", libc::EISDIR),
+            ("..", libc::EINVAL),
+        ] {
+            assert_eq!(write(target), Err(Errno(error)), "{target}");
+        }
+        assert_eq!(tree.read("secret"), b"untouched");
+        assert_eq!(tree.read("sys/class/net/x"), b"new");
+        assert_eq!(tree.read("sys/devices/d/size"), b"new");
+    }
+
+    #[test]
+    fn a_write_that_fails_is_none_if_the_value_is_there() {
+        let tree = tree();
+        let files = Files::new(&tree.roots());
+        tree.link("sys/devices/d/same", "size");
+        let path = files.write_attr_target(DEVICE, b"same").unwrap();
+        assert_eq!(files.write_attr(&path, b"1\n"), Ok(()));
+        assert_eq!(files.write_attr(&path, b"2"), Err(Errno(libc::ELOOP)));
+    }
+
+    #[test]
+    fn imported_files_are_bounded_and_never_waited_for() {
+        let tree = tree();
+        let files = Files::new(&tree.roots());
+        tree.file("etc/long", vec![b'x'; IMPORT_MAX as usize + 1]);
+        assert_eq!(files.file(b"/etc/here"), Ok(Some("x".into())));
+        assert_eq!(files.file(b"/etc/none"), Ok(None));
+        assert_eq!(files.file(b"/etc"), Ok(None));
+        assert_eq!(files.file(b"/etc/long"), Ok(None));
+        assert_eq!(files.file(b"/etc/here/x"), Err(Errno(libc::ENOTDIR)));
+        assert_eq!(files.file(b"/sys/devices/d/looping"), Err(Errno(libc::ELOOP)));
+    }
+
+    #[test]
+    fn in_a_container_the_arguments_of_the_first_process_count() {
+        assert_eq!(quote_arguments(b"init\0a=b c\0d=\"e f\"\0"), "init \"a=b c\" 'd=\"e f\"'");
+        assert_eq!(quote_arguments(b""), "");
+        let tree = tree();
+        tree.file("proc/cmdline", "root=/dev/x\n").file("proc/1/cmdline", "init\0x=1\0");
+        let files = Files::new(&tree.roots());
+        let line = |roots: &Roots| files.command_line(&Constants::new(roots)).unwrap().unwrap();
+        assert_eq!(line(&tree.roots()), "root=/dev/x\n");
+        tree.file("run/.containerenv", "");
+        assert_eq!(line(&tree.roots()), "init x=1");
+    }
+}
