@@ -1,10 +1,26 @@
 //! Builtins: one file each. A builtin reads devices through world and the link table and returns
 //! properties as data; what may block it asks for ([`Need`]) and is tried again with one fact more,
 //! like an operation of the rules.
+//!
+//! What must stay true: a call reads as little as it can ([`net_setup_link`] on a veth reads two
+//! attributes, [`net_id`] none), and nothing here changes the system: changes are needs too.
 
+pub mod link_facts;
+pub mod naming_scheme;
+pub mod net_driver;
+pub mod net_id;
+pub mod path_id;
+pub mod value;
+
+use crate::links::{Lookup, Table};
 use crate::model::{Errno, Event, IfIndex};
 use crate::rules::ask::{BuiltinName, BuiltinResult};
+use crate::world::Roots;
+use crate::world::sysfs::Sysfs;
 use bstr::BString;
+use link_facts::LinkFacts;
+use naming_scheme::NamingScheme;
+use std::os::unix::ffi::OsStringExt;
 
 /// What a builtin cannot know by itself without waiting.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,8 +31,8 @@ pub enum Need {
     FreshLink(IfIndex),
     /// The driver of an interface by ethtool GDRVINFO, in a helper. -> [`Fact::Driver`]
     Driver { ifname: BString },
-    /// An rtnetlink request (complete message, NLM_F_ACK set), sent by the request helper.
-    /// -> [`Fact::Rtnl`]
+    /// An rtnetlink request (complete message, NLM_F_ACK set), sent by the request helper. Its sequence
+    /// number is 0: who sends it puts its own there. -> [`Fact::Rtnl`]
     Rtnl(Vec<u8>),
     /// Write a sysfs attribute in a helper. -> [`Fact::Written`]
     Write { path: BString, value: BString },
@@ -26,6 +42,7 @@ pub enum Need {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact {
     Link,
+    /// None: the driver does not say, or the interface is gone.
     Driver(Result<Option<BString>, Errno>),
     Rtnl(Result<(), Errno>),
     Written(Result<(), Errno>),
@@ -48,4 +65,123 @@ pub struct Call<'a> {
     pub facts: &'a [Fact],
     /// `udevadm test` and `test-builtin`: no effect on the system.
     pub dry: bool,
+}
+
+/// What the builtins must be told of the machine when they are loaded.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    pub roots: Roots,
+    /// /proc/cmdline.
+    pub command_line: BString,
+    /// NET_NAMING_SCHEME of the environment.
+    pub naming_scheme: Option<BString>,
+    /// CONST{virt}: `none`, `kvm`, `docker`, ...
+    pub virtualization: BString,
+    /// CONST{arch}: `x86-64`, ...
+    pub architecture: BString,
+}
+
+/// All builtins with what they have loaded. Immutable but for the drivers learned.
+pub struct Builtins {
+    setup: Setup,
+    scheme: NamingScheme,
+    drivers: net_driver::Drivers,
+    /// Target of /proc/device-tree.
+    device_tree: Option<BString>,
+}
+
+impl Builtins {
+    /// Loads what the builtins need: naming scheme and .link files. The texts are for the log.
+    pub fn load(setup: Setup) -> (Builtins, Vec<String>) {
+        let from_kernel = naming_scheme::command_line_value(&setup.command_line, "net.naming_scheme").flatten();
+        let (scheme, warning) = NamingScheme::select(
+            from_kernel.as_ref().map(|v| v.as_ref()),
+            setup.naming_scheme.as_ref().map(|v| v.as_ref()),
+        );
+        let device_tree = std::fs::read_link(setup.roots.proc.join("device-tree")).ok();
+        let device_tree = device_tree.map(|target| target.into_os_string().into_vec().into());
+        let builtins = Builtins { setup, scheme, drivers: Default::default(), device_tree };
+        (builtins, warning.into_iter().collect())
+    }
+
+    /// Whether a file that [`Builtins::load`] read was changed, added or removed since.
+    pub fn changed(&self) -> bool {
+        false
+    }
+
+    /// Loads again; the drivers learned are kept, and so is the naming scheme, which is chosen once.
+    /// Returns texts for the log.
+    pub fn reload(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// The naming scheme in use.
+    pub fn naming_scheme(&self) -> NamingScheme {
+        self.scheme
+    }
+
+    /// Whether this builtin can be called. The others are known names that fail.
+    pub fn is_written(builtin: BuiltinName) -> bool {
+        use BuiltinName::*;
+        matches!(builtin, NetDriver | NetId | PathId)
+    }
+
+    /// One text for each builtin among `used` that is not written yet, for the log at load.
+    pub fn unwritten_used(used: impl IntoIterator<Item = BuiltinName>) -> Vec<String> {
+        let mut names: Vec<BuiltinName> = used.into_iter().filter(|b| !Builtins::is_written(*b)).collect();
+        names.sort();
+        names.dedup();
+        names
+            .into_iter()
+            .map(|name| {
+                format!("The builtin {} is not written yet; rules that import from it do not match", name.as_str())
+            })
+            .collect()
+    }
+
+    /// Tries a call: its result, or what it needs to know first.
+    pub fn run(&self, call: &Call, sysfs: &Sysfs, links: &Table) -> Tried {
+        match call.builtin {
+            BuiltinName::NetId => self.with_link(call, sysfs, links, |facts| {
+                let context = net_id::Context {
+                    scheme: self.scheme,
+                    sysfs,
+                    roots: &self.setup.roots,
+                    device_tree: self.device_tree.as_ref(),
+                };
+                Tried::Done(match facts {
+                    Some(link) => net_id::run(&context, call.event, &link),
+                    None => BuiltinResult::default(),
+                })
+            }),
+            BuiltinName::NetDriver => net_driver::run(call, sysfs, links, &self.setup.roots, &self.drivers),
+            BuiltinName::PathId => Tried::Done(path_id::run(sysfs, call.event)),
+            _ => Tried::Done(BuiltinResult::default()),
+        }
+    }
+
+    /// Calls `then` with what is known of the event's link; with None if it is gone or no link.
+    fn with_link(
+        &self,
+        call: &Call,
+        sysfs: &Sysfs,
+        links: &Table,
+        then: impl FnOnce(Option<LinkFacts>) -> Tried,
+    ) -> Tried {
+        let Some(ifindex) = call.event.device.ifindex else { return then(None) };
+        if !self.setup.roots.sys_is_real() {
+            return then(Some(LinkFacts::of_files(sysfs, call.event)));
+        }
+        match links.lookup(ifindex) {
+            Lookup::Known(link) => then(Some(LinkFacts::of_row(link))),
+            // Who asked and still does not know it will not learn it.
+            Lookup::Unknown if !call.facts.contains(&Fact::Link) => Tried::Need(Need::Link(ifindex)),
+            Lookup::Unknown | Lookup::Gone(_) => then(None),
+        }
+    }
+}
+
+/// The result of a call that found these properties.
+fn success(properties: Vec<(BString, Option<BString>)>) -> BuiltinResult {
+    BuiltinResult { success: true, properties, ..BuiltinResult::default() }
 }

@@ -214,6 +214,8 @@ pub struct BuiltinResult {
     pub properties: Vec<(BString, Option<BString>)>,
     /// Alternative names that net_setup_link wants once the interface has its final name.
     pub alt_names: Vec<BString>,
+    /// Warnings for the log.
+    pub messages: Vec<String>,
 }
 
 /// One answer.

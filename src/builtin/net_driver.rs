@@ -1,0 +1,88 @@
+//! net_driver: the driver of an interface, as ethtool says it (builtins.md 1.2).
+//!
+//! The call takes the lock that all configuration of links takes, and it enters the driver. So a
+//! helper makes it, and the answer is kept: it is a constant of the kind of link (`veth`) or of the
+//! driver bound to the parent device, one question for each is enough for the life of the daemon.
+
+use super::{Call, Fact, Need, Tried, success};
+use crate::links::{Lookup, Table};
+use crate::model::{Errno, Event};
+use crate::rules::ask::BuiltinResult;
+use crate::world::Roots;
+use crate::world::sysfs::Sysfs;
+use bstr::BString;
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+/// Answers kept at most; beyond, one question per event.
+const DRIVERS_MAX: usize = 4096;
+
+/// What the driver is a constant of.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Origin {
+    /// IFLA_INFO_KIND.
+    Kind(BString),
+    /// Driver of the parent device.
+    Parent(BString),
+}
+
+/// The answers so far.
+#[derive(Debug, Default)]
+pub struct Drivers(RefCell<HashMap<Origin, BString>>);
+
+/// Asks for the driver of the event's interface.
+pub(super) fn run(call: &Call, sysfs: &Sysfs, links: &Table, roots: &Roots, drivers: &Drivers) -> Tried {
+    let event = call.event;
+    if event.device.subsystem != "net" {
+        return Tried::Done(BuiltinResult::default());
+    }
+    if !roots.sys_is_real() {
+        // The kernel knows nothing of this tree; the bound driver is what it would mostly say.
+        return Tried::Done(result(parent_driver(sysfs, event)));
+    }
+    let Some(ifindex) = event.device.ifindex else { return Tried::Done(BuiltinResult::default()) };
+    let kind = match links.lookup(ifindex) {
+        Lookup::Known(link) => BString::from(&*link.kind),
+        Lookup::Unknown if !call.facts.contains(&Fact::Link) => return Tried::Need(Need::Link(ifindex)),
+        Lookup::Unknown | Lookup::Gone(_) => return Tried::Done(success(vec![])),
+    };
+    let origin = match kind.is_empty() {
+        false => Some(Origin::Kind(kind)),
+        true => parent_driver(sysfs, event).map(Origin::Parent),
+    };
+    if let Some(driver) = origin.as_ref().and_then(|origin| drivers.0.borrow().get(origin).cloned()) {
+        return Tried::Done(result(Some(driver)));
+    }
+    let answer = call.facts.iter().find_map(|fact| match fact {
+        Fact::Driver(answer) => Some(answer),
+        _ => None,
+    });
+    match answer {
+        None => Tried::Need(Need::Driver { ifname: event.device.sysname.clone() }),
+        Some(answer) => Tried::Done(learn(answer, origin, drivers)),
+    }
+}
+
+/// Keeps an answer. That there is none may be true of this moment only: it is not kept.
+fn learn(answer: &Result<Option<BString>, Errno>, origin: Option<Origin>, drivers: &Drivers) -> BuiltinResult {
+    match answer {
+        Ok(Some(driver)) if driver.is_empty() => BuiltinResult::default(),
+        Ok(Some(driver)) => {
+            let mut known = drivers.0.borrow_mut();
+            if let Some(origin) = origin.filter(|_| known.len() < DRIVERS_MAX) {
+                known.insert(origin, driver.clone());
+            }
+            result(Some(driver.clone()))
+        }
+        Ok(None) | Err(Errno(libc::EOPNOTSUPP | libc::ENODEV)) => result(None),
+        Err(_) => BuiltinResult::default(),
+    }
+}
+
+fn result(driver: Option<BString>) -> BuiltinResult {
+    success(driver.map(|driver| ("ID_NET_DRIVER".into(), Some(driver))).into_iter().collect())
+}
+
+fn parent_driver(sysfs: &Sysfs, event: &Event) -> Option<BString> {
+    sysfs.driver(&sysfs.parent(&event.device.devpath)?)
+}
