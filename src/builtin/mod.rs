@@ -93,7 +93,8 @@ pub struct Builtins {
 impl Builtins {
     /// Loads what the builtins need: naming scheme and .link files. The texts are for the log.
     pub fn load(setup: Setup) -> (Builtins, Vec<String>) {
-        let from_kernel = naming_scheme::command_line_value(&setup.command_line, "net.naming_scheme").flatten();
+        let from_kernel =
+            naming_scheme::command_line_value(&setup.command_line, "net.naming_scheme").flatten();
         let (scheme, warning) = NamingScheme::select(
             from_kernel.as_ref().map(|v| v.as_ref()),
             setup.naming_scheme.as_ref().map(|v| v.as_ref()),
@@ -134,7 +135,10 @@ impl Builtins {
         names
             .into_iter()
             .map(|name| {
-                format!("The builtin {} is not written yet; rules that import from it do not match", name.as_str())
+                format!(
+                    "The builtin {} is not written yet; rules that import from it do not match",
+                    name.as_str()
+                )
             })
             .collect()
     }

@@ -72,14 +72,12 @@ pub struct NamingScheme {
 
 const V238: u32 = 0;
 const V239: u32 = V238 | Flag::SrIovV.bit() | Flag::NparAri.bit();
-const V240: u32 =
-    V239 | Flag::Infiniband.bit() | Flag::ZeroAcpiIndex.bit() | Flag::AllowRerenames.bit();
+const V240: u32 = V239 | Flag::Infiniband.bit() | Flag::ZeroAcpiIndex.bit() | Flag::AllowRerenames.bit();
 const V241: u32 = V240 | Flag::StableVirtualMacs.bit();
 const V243: u32 = V241 | Flag::Netdevsim.bit() | Flag::LabelNoprefix.bit();
 const V245: u32 = V243;
 const V247: u32 = V245 | Flag::BridgeNoSlot.bit();
-const V249: u32 =
-    V247 | Flag::SlotFunctionId.bit() | Flag::Index16Bit.bit() | Flag::ReplaceStrictly.bit();
+const V249: u32 = V247 | Flag::SlotFunctionId.bit() | Flag::Index16Bit.bit() | Flag::ReplaceStrictly.bit();
 const V250: u32 = V249 | Flag::XenVif.bit();
 const V251: u32 = V250 | Flag::BridgeMultifunctionSlot.bit();
 const V252: u32 = V251 | Flag::DevicetreeAliases.bit();
@@ -166,7 +164,10 @@ impl NamingScheme {
 pub fn command_line_value(command_line: &[u8], key: &str) -> Option<Option<BString>> {
     let same = |name: &[u8]| {
         name.len() == key.len()
-            && name.iter().zip(key.bytes()).all(|(&a, b)| a == b || (matches!(a, b'-' | b'_') && matches!(b, b'-' | b'_')))
+            && name
+                .iter()
+                .zip(key.bytes())
+                .all(|(&a, b)| a == b || (matches!(a, b'-' | b'_') && matches!(b, b'-' | b'_')))
     };
     command_line_words(command_line)
         .into_iter()
@@ -202,8 +203,7 @@ mod tests {
     use super::*;
 
     fn select(command_line: Option<&str>, environment: Option<&str>) -> (&'static str, bool) {
-        let (scheme, warning) =
-            NamingScheme::select(command_line.map(BStr::new), environment.map(BStr::new));
+        let (scheme, warning) = NamingScheme::select(command_line.map(BStr::new), environment.map(BStr::new));
         (scheme.name(), warning.is_some())
     }
 
@@ -219,7 +219,11 @@ mod tests {
             (Some("v256"), None, "v261", true),
             (None, Some("v242"), "v261", true),
         ] {
-            assert_eq!(select(command_line, environment), (scheme, warns), "{command_line:?} {environment:?}");
+            assert_eq!(
+                select(command_line, environment),
+                (scheme, warns),
+                "{command_line:?} {environment:?}"
+            );
         }
     }
 

@@ -64,7 +64,11 @@ pub(super) fn run(call: &Call, sysfs: &Sysfs, links: &Table, roots: &Roots, driv
 }
 
 /// Keeps an answer. That there is none may be true of this moment only: it is not kept.
-fn learn(answer: &Result<Option<BString>, Errno>, origin: Option<Origin>, drivers: &Drivers) -> BuiltinResult {
+fn learn(
+    answer: &Result<Option<BString>, Errno>,
+    origin: Option<Origin>,
+    drivers: &Drivers,
+) -> BuiltinResult {
     match answer {
         Ok(Some(driver)) if driver.is_empty() => BuiltinResult::default(),
         Ok(Some(driver)) => {

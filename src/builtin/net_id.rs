@@ -338,12 +338,7 @@ impl<'a> Net<'a> {
             None => (device, BString::default()),
         };
         let label = if is_virtual { None } else { device.value("label") };
-        Some(PciFound {
-            label,
-            onboard: self.onboard_index(&device),
-            place: self.pci_place(&device),
-            suffix,
-        })
+        Some(PciFound { label, onboard: self.onboard_index(&device), place: self.pci_place(&device), suffix })
     }
 
     /// The physical function of a virtual one, and the virtual one's number.
@@ -375,7 +370,8 @@ impl<'a> Net<'a> {
             address.function += address.slot * 8;
         }
         let multifunction = device.is_multifunction();
-        let slot = self.firmware_slot(device, multifunction).or_else(|| self.hotplug_slot(device, multifunction));
+        let slot =
+            self.firmware_slot(device, multifunction).or_else(|| self.hotplug_slot(device, multifunction));
         Some(PciPlace { address, multifunction, slot, port })
     }
 
@@ -481,7 +477,9 @@ impl<'a> Net<'a> {
     /// Devpath of the device tree's root, by the symlink in /proc.
     fn device_tree(&self) -> BString {
         let target = self.context.device_tree;
-        target.and_then(|t| t.find("/firmware/").map(|at| BString::from(&t[at..]))).unwrap_or(DEVICE_TREE.into())
+        target
+            .and_then(|t| t.find("/firmware/").map(|at| BString::from(&t[at..])))
+            .unwrap_or(DEVICE_TREE.into())
     }
 }
 
@@ -663,4 +661,3 @@ fn alias_index(alias: &[u8], kind: &str, names: &[BString]) -> Option<u64> {
     }
     Some(index)
 }
-

@@ -410,8 +410,7 @@ impl Walk<'_> {
         if guid.len() < guid_len {
             return None;
         }
-        let digits: Vec<u8> =
-            guid.iter().copied().filter(|b| !matches!(b, b'{' | b'}' | b'-')).collect();
+        let digits: Vec<u8> = guid.iter().copied().filter(|b| !matches!(b, b'{' | b'}' | b'-')).collect();
         self.has_parent = true;
         self.add([b"vmbus-", digits.as_slice(), b"-", lun.as_bytes()].concat());
         Some(Next::Above(device))
