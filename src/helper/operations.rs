@@ -5,6 +5,7 @@
 
 use crate::model::Errno;
 use crate::sys;
+use crate::world::{files, nodes};
 use bstr::{BStr, BString, ByteSlice};
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -90,8 +91,11 @@ impl Operation {
     /// Does it, however long it takes.
     pub fn perform(&self) -> Reply {
         match self {
-            Operation::WriteAttr { path, value } | Operation::WriteSysctl { path, value } => {
-                Reply::Done(write(path, value).map_err(|e| Errno::of(&e)))
+            Operation::WriteAttr { path: at, value } => {
+                Reply::Done(place(at).and_then(|at| files::write_attr(at, value)))
+            }
+            Operation::WriteSysctl { path: at, value } => {
+                Reply::Done(place(at).and_then(|at| files::write_parameter(at, value)))
             }
             Operation::ReadAttr { path } => Reply::Text(read(path)),
             Operation::Driver { ifname } => Reply::Text(driver(ifname)),
@@ -170,6 +174,10 @@ fn path(bytes: &BString) -> io::Result<&Path> {
     bytes.to_path().map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
 }
 
+fn place(bytes: &BString) -> Result<&Path, Errno> {
+    path(bytes).map_err(|e| Errno::of(&e))
+}
+
 /// One write(2) of the whole value to a file that must be there: attributes act on each write.
 fn write(file: &BString, value: &[u8]) -> io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
@@ -208,13 +216,8 @@ fn driver(ifname: &BString) -> Result<Option<BString>, Errno> {
 
 /// Re-reads the table of a disk that nobody holds a lock on, then says whether it has partitions.
 fn re_read(devnode: &BString, syspath: &BString) -> Result<bool, Errno> {
-    use std::os::unix::fs::OpenOptionsExt;
     let errno = |e: io::Error| Errno::of(&e);
-    let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_NOFOLLOW;
-    let node = path(devnode).map_err(errno)?;
-    let disk = std::fs::File::options().read(true).custom_flags(flags).open(node).map_err(errno)?;
-    sys::node::try_lock(disk.as_fd(), true).map_err(errno)?;
-    sys::ioctl::reread_partitions(disk.as_fd()).map_err(errno)?;
+    nodes::reread_partitions(place(devnode)?)?;
     let entries = std::fs::read_dir(path(syspath).map_err(errno)?).map_err(errno)?;
     Ok(entries.flatten().any(|entry| entry.path().join("partition").exists()))
 }

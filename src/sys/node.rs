@@ -1,4 +1,4 @@
-//! Device nodes by open descriptor: owner, mode, times, labels, and the lock of a disk.
+//! Device nodes by open descriptor: owner, mode, times, labels.
 //!
 //! A node is opened with O_PATH, which touches no driver. Such a descriptor takes no fchown or
 //! fchmod; what works on it instead is the `*at` form with an empty path, or the path of the
@@ -42,11 +42,4 @@ pub fn set_attribute(node: BorrowedFd, name: &CStr, value: &[u8]) -> io::Result<
     let path = proc_path(node);
     // SAFETY: both strings are NUL-terminated, and the value is as long as we say.
     done(unsafe { libc::setxattr(path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), value.len(), 0) })
-}
-
-/// flock without waiting: shared or exclusive. EWOULDBLOCK if someone else is in the way.
-pub fn try_lock(disk: BorrowedFd, exclusive: bool) -> io::Result<()> {
-    let kind = if exclusive { libc::LOCK_EX } else { libc::LOCK_SH };
-    // SAFETY: no memory is involved.
-    done(unsafe { libc::flock(disk.as_raw_fd(), kind | libc::LOCK_NB) })
 }

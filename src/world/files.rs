@@ -77,17 +77,9 @@ impl Files {
         }
     }
 
-    /// Sets a kernel parameter. What already has the value is left alone.
-    pub fn sysctl_write(&self, name: &[u8], value: &[u8]) -> Result<(), Errno> {
-        let path = self.sysctl_path(name)?;
-        if has_content(&path, value) {
-            return Ok(());
-        }
-        let mut text = value.to_owned();
-        if !text.ends_with(b"\n") {
-            text.push(b'\n');
-        }
-        write_once(&path, &text)
+    /// Path of the kernel parameter that SYSCTL= names (slash form), for [`write_parameter`].
+    pub fn sysctl_target(&self, name: &[u8]) -> Result<BString, Errno> {
+        Ok(self.sysctl_path(name)?.into_os_string().into_vec().into())
     }
 
     fn sysctl_path(&self, name: &[u8]) -> Result<PathBuf, Errno> {
@@ -122,8 +114,9 @@ impl Files {
         }
     }
 
-    /// Path of the attribute that ATTR= names: `[subsystem/sysname]attr`, or a name below the device;
-    /// one `*/` is expanded. ENODEV, ENOENT if there is no such.
+    /// Path of the attribute that ATTR= names, for [`write_attr`]: `[subsystem/sysname]attr`, or a name
+    /// below the device; one `*/` is expanded. The symlinks before the last component are followed,
+    /// and the result must lie in sysfs (EXDEV). ENODEV, ENOENT if there is no such.
     pub fn write_attr_target(&self, devpath: &[u8], target: &[u8]) -> Result<BString, Errno> {
         let path = match parse_named(target) {
             Some(named) => {
@@ -133,15 +126,6 @@ impl Files {
             None => self.sysfs.path_of(devpath, target),
         };
         let path = expand_star(path)?.ok_or(Errno(libc::ENOENT))?;
-        Ok(path.into_os_string().into_vec().into())
-    }
-
-    /// Writes an attribute at a path from [`write_attr_target`](Self::write_attr_target), in one write
-    /// and without the newlines that end the value. The path must lie in sysfs once the symlinks
-    /// before its last component are followed (EXDEV), and itself be none (ELOOP). A failed write is
-    /// none if the attribute has the value already. May wait for the driver.
-    pub fn write_attr(&self, path: &[u8], value: &[u8]) -> Result<(), Errno> {
-        let path = Path::new(std::ffi::OsStr::from_bytes(path));
         let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(Errno(libc::EINVAL));
         };
@@ -149,10 +133,29 @@ impl Files {
         if !self.sysfs.contains(&folder) {
             return Err(Errno(libc::EXDEV));
         }
-        let path = folder.join(name);
-        let value = value.trim_end_with(|c| c == '\n');
-        write_once(&path, value).or_else(|error| if has_content(&path, value) { Ok(()) } else { Err(error) })
+        Ok(folder.join(name).into_os_string().into_vec().into())
     }
+}
+
+/// Writes an attribute at a path from [`Files::write_attr_target`], in one write and without the
+/// newlines that end the value. ELOOP for a symlink. A failed write is none if the attribute has the
+/// value already. May wait for the driver.
+pub fn write_attr(path: &Path, value: &[u8]) -> Result<(), Errno> {
+    let value = value.trim_end_with(|c| c == '\n');
+    write_once(path, value).or_else(|error| if has_content(path, value) { Ok(()) } else { Err(error) })
+}
+
+/// Writes a kernel parameter at a path from [`Files::sysctl_target`], a newline at its end. One that has
+/// the value already is left alone.
+pub fn write_parameter(path: &Path, value: &[u8]) -> Result<(), Errno> {
+    if has_content(path, value) {
+        return Ok(());
+    }
+    let mut text = value.to_owned();
+    if !text.ends_with(b"\n") {
+        text.push(b'\n');
+    }
+    write_once(path, &text)
 }
 
 /// `[subsystem/sysname]rest`; a slash in front of the rest is gone.
@@ -232,8 +235,7 @@ fn has_content(path: &Path, value: &[u8]) -> bool {
 fn write_once(path: &Path, value: &[u8]) -> Result<(), Errno> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
     let mut options = OpenOptions::new();
-    let mut file =
-        options.write(true).truncate(true).custom_flags(flags).open(path).map_err(|e| Errno::of(&e))?;
+    let mut file = options.write(true).custom_flags(flags).open(path).map_err(|e| Errno::of(&e))?;
     match file.write(value) {
         Ok(written) if written == value.len() => Ok(()),
         Ok(_) => Err(Errno(libc::EIO)),
@@ -267,6 +269,10 @@ mod tests {
     use super::*;
 
     const DEVICE: &[u8] = b"/devices/d";
+
+    fn place(path: &[u8]) -> &Path {
+        Path::new(std::ffi::OsStr::from_bytes(path))
+    }
 
     fn tree() -> Tree {
         let tree = Tree::new();
@@ -348,11 +354,14 @@ mod tests {
         assert!(files.sysctl_read(b"kernel").is_err());
         for name in [&b"../../secret"[..], b"net/../net", b"./net", b"net//x", b""] {
             assert_eq!(files.sysctl_read(name), Err(Errno(libc::EINVAL)), "{}", name.as_bstr());
-            assert_eq!(files.sysctl_write(name, b"2"), Err(Errno(libc::EINVAL)));
+            assert_eq!(files.sysctl_target(name), Err(Errno(libc::EINVAL)));
         }
-        assert_eq!(files.sysctl_write(b"net/ipv4/conf/eth0.1/x", b"22"), Ok(()));
+        let write = |name: &[u8], value: &[u8]| write_parameter(place(&files.sysctl_target(name)?), value);
+        assert_eq!(write(b"net/ipv4/conf/eth0.1/x", b"22"), Ok(()));
         assert_eq!(tree.read("proc/sys/net/ipv4/conf/eth0.1/x"), b"22\n");
-        assert_eq!(files.sysctl_write(b"kernel/none", b"2"), Err(Errno(libc::ENOENT)));
+        tree.mode("proc/sys/net/ipv4/conf/eth0.1/x", 0o444);
+        assert_eq!(write(b"net/ipv4/conf/eth0.1/x", b"22\n"), Ok(()), "nothing to write");
+        assert_eq!(write(b"kernel/none", b"2"), Err(Errno(libc::ENOENT)));
     }
 
     #[test]
@@ -361,7 +370,7 @@ mod tests {
         let files = Files::new(&tree.roots());
         let write = |target: &str| {
             let path = files.write_attr_target(DEVICE, target.as_bytes())?;
-            files.write_attr(&path, b"new\n\n")
+            write_attr(place(&path), b"new\n\n")
         };
         for target in ["size", "[net/lo]size", "a/*/there", "subsystem/x", "subsystem/../net/x"] {
             assert_eq!(write(target), Ok(()), "{target}");
@@ -391,8 +400,8 @@ mod tests {
         let files = Files::new(&tree.roots());
         tree.link("sys/devices/d/same", "size");
         let path = files.write_attr_target(DEVICE, b"same").unwrap();
-        assert_eq!(files.write_attr(&path, b"1\n"), Ok(()));
-        assert_eq!(files.write_attr(&path, b"2"), Err(Errno(libc::ELOOP)));
+        assert_eq!(write_attr(place(&path), b"1\n"), Ok(()));
+        assert_eq!(write_attr(place(&path), b"2"), Err(Errno(libc::ELOOP)));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 pub mod constants;
 pub mod files;
+pub mod nodes;
 pub mod sysfs;
 #[cfg(test)]
 pub mod tree;

@@ -9,6 +9,12 @@ pub struct Tree {
     pub root: PathBuf,
 }
 
+impl Default for Tree {
+    fn default() -> Tree {
+        Tree::new()
+    }
+}
+
 impl Tree {
     /// An empty tree.
     pub fn new() -> Tree {
