@@ -1,12 +1,15 @@
 //! Answers asks and applies effects under movable roots. Nothing outside this module and main knows
 //! an absolute path.
 
+pub mod atomic;
 pub mod constants;
+pub mod database;
 pub mod files;
 pub mod nodes;
 pub mod sysfs;
 #[cfg(test)]
 pub mod tree;
+pub mod watch_dir;
 
 pub use sysfs::Sysfs;
 

@@ -1,0 +1,142 @@
+//! `/run/udev/watch`: which node is watched under which inotify number (interop.md 1.7).
+//!
+//! Two symlinks per watch, `<id>` -> `<wd>` and `<wd>` -> `<id>`, so that the next daemon knows what to
+//! watch. Only the files; inotify itself and the table in memory are the loop's. What must stay true:
+//! both symlinks are there, or none.
+
+use super::atomic;
+use super::database::{file_name, missing_is_fine, open_or_make};
+use crate::model::DeviceId;
+use crate::sys::fs::Dir;
+use bstr::BString;
+use std::io;
+
+/// The folder.
+#[derive(Debug)]
+pub struct WatchDir {
+    udev: Dir,
+    watch: Dir,
+}
+
+impl WatchDir {
+    /// Opens the folder, making it if need be; `udev` is `/run/udev`.
+    pub fn open(udev: &Dir) -> io::Result<WatchDir> {
+        Ok(WatchDir { watch: open_or_make(udev, b"watch")?, udev: udev.try_clone()? })
+    }
+
+    /// Notes that the node of `id` is watched as `wd`.
+    pub fn add(&self, id: &DeviceId, wd: i32) -> io::Result<()> {
+        let (id, number) = (file_name(id)?, watch_number(wd));
+        self.put(&number, &id)?;
+        let other = self.put(&id, &number);
+        if other.is_err() {
+            // The first error is the one to tell.
+            let _ = self.watch.unlink(&number);
+        }
+        other
+    }
+
+    /// Most often there is nothing of this name yet.
+    fn put(&self, target: &[u8], name: &[u8]) -> io::Result<()> {
+        match self.watch.symlink(target, name) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                atomic::replace_symlink(&self.watch, target, name)
+            }
+            result => result,
+        }
+    }
+
+    /// Notes that the node of `id` is no longer watched as `wd`.
+    pub fn remove(&self, id: &DeviceId, wd: i32) -> io::Result<()> {
+        let by_id = missing_is_fine(self.watch.unlink(&file_name(id)?));
+        missing_is_fine(self.watch.unlink(&watch_number(wd))).and(by_id)
+    }
+
+    /// What an earlier daemon watched, in the order of its numbers; nothing of it is left on disk, also
+    /// nothing of a restart that was cut short (`watch.old`). Who watches the nodes anew adds them.
+    pub fn take_old(&self) -> io::Result<Vec<DeviceId>> {
+        let mut old = take_all(&self.watch)?;
+        if let Ok(older) = self.udev.open_dir(b"watch.old") {
+            old.append(&mut take_all(&older)?);
+            self.udev.remove_dir(b"watch.old")?;
+        }
+        old.sort_by_key(|(number, _)| *number);
+        let mut ids: Vec<DeviceId> = Vec::with_capacity(old.len());
+        let mut seen = std::collections::HashSet::new();
+        ids.extend(old.into_iter().map(|(_, id)| id).filter(|id| seen.insert(id.clone())));
+        Ok(ids)
+    }
+}
+
+/// Reads and removes every entry. The ids come from the numbered ones, which all writers make.
+fn take_all(dir: &Dir) -> io::Result<Vec<(i32, DeviceId)>> {
+    let mut found = Vec::new();
+    for name in dir.names()? {
+        let number = std::str::from_utf8(&name).ok().and_then(|name| name.parse().ok());
+        if let (Some(number), Ok(target)) = (number, dir.read_link(&name)) {
+            found.extend(DeviceId::parse(&target).map(|id| (number, id)));
+        }
+        missing_is_fine(dir.unlink(&name))?;
+    }
+    Ok(found)
+}
+
+fn watch_number(wd: i32) -> BString {
+    wd.to_string().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::database::open_udev_dir;
+    use crate::world::tree::Tree;
+
+    fn id(text: &str) -> DeviceId {
+        DeviceId::parse(text.as_bytes()).expect("an id")
+    }
+
+    fn open(tree: &Tree) -> WatchDir {
+        tree.dir("run");
+        WatchDir::open(&open_udev_dir(&tree.roots().run).expect("/run/udev")).expect("the folder")
+    }
+
+    /// `name>target` of all symlinks.
+    fn shape(tree: &Tree) -> Vec<String> {
+        let entries = std::fs::read_dir(tree.path("run/udev/watch")).unwrap().map(|entry| {
+            let path = entry.unwrap().path();
+            let target = std::fs::read_link(&path).unwrap();
+            format!("{}>{}", path.file_name().unwrap().display(), target.display())
+        });
+        let mut entries: Vec<_> = entries.collect();
+        entries.sort();
+        entries
+    }
+
+    #[test]
+    fn both_symlinks_come_and_go_together() {
+        let tree = Tree::new();
+        let watch = open(&tree);
+        watch.add(&id("b8:0"), 1).unwrap();
+        watch.add(&id("b8:1"), 2).unwrap();
+        assert_eq!(shape(&tree), ["1>b8:0", "2>b8:1", "b8:0>1", "b8:1>2"]);
+        watch.remove(&id("b8:0"), 1).unwrap();
+        watch.remove(&id("b8:0"), 1).unwrap();
+        assert_eq!(shape(&tree), ["2>b8:1", "b8:1>2"]);
+        watch.add(&id("b8:1"), 2).unwrap();
+        assert_eq!(shape(&tree), ["2>b8:1", "b8:1>2"]);
+    }
+
+    #[test]
+    fn a_restart_takes_what_all_writers_left() {
+        let tree = Tree::new();
+        tree.link("run/udev/watch/10", "b8:1")
+            .link("run/udev/watch/2", "b8:0")
+            .link("run/udev/watch/b8:0", "2");
+        tree.link("run/udev/watch/3", "nonsense").file("run/udev/watch/4", "");
+        tree.link("run/udev/watch.old/1", "b8:16").link("run/udev/watch.old/5", "b8:0");
+        let watch = open(&tree);
+        assert_eq!(watch.take_old().unwrap(), [id("b8:16"), id("b8:0"), id("b8:1")]);
+        assert!(shape(&tree).is_empty() && !tree.path("run/udev/watch.old").exists());
+        assert!(watch.take_old().unwrap().is_empty());
+    }
+}
