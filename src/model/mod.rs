@@ -29,6 +29,30 @@ pub use uevent::{SeqNum, Uevent};
 /// can choose it.
 pub type Now = std::time::Duration;
 
+/// When names of users and groups in rules are resolved (resolve_names, rules.md 8.6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ResolveNames {
+    /// When rules are loaded.
+    #[default]
+    Early,
+    /// In each event.
+    Late,
+    /// Not at all: assignments by name are dropped.
+    Never,
+}
+
+impl ResolveNames {
+    /// The word of settings and command lines.
+    pub fn parse(word: &[u8]) -> Option<ResolveNames> {
+        match word {
+            b"early" => Some(ResolveNames::Early),
+            b"late" => Some(ResolveNames::Late),
+            b"never" => Some(ResolveNames::Never),
+            _ => None,
+        }
+    }
+}
+
 /// A kernel error number (`errno`). Rendered as its symbolic name, `EEXIST`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Errno(pub i32);

@@ -2,6 +2,7 @@
 //! an absolute path.
 
 pub mod atomic;
+pub mod config;
 pub mod constants;
 pub mod database;
 pub mod files;
