@@ -130,7 +130,8 @@ fn parse(path: &Path) -> Vec<Case> {
             "on" => case.devices.extend(machines.get(rest).unwrap_or_else(|| panic!("{}", at())).clone()),
             "rules" => case.rules.push((rest.to_owned(), String::new())),
             "file" => {
-                let (mode, value) = rest[words[0].len()..].trim().split_once(' ').unwrap_or_else(|| panic!("{}", at()));
+                let (mode, value) =
+                    rest[words[0].len()..].trim().split_once(' ').unwrap_or_else(|| panic!("{}", at()));
                 let mode = u32::from_str_radix(mode, 8).unwrap_or_else(|_| panic!("{}", at()));
                 case.files.push((words[0].to_owned(), mode, unquote(value)));
             }
@@ -155,8 +156,12 @@ fn parse_device(words: &[&str]) -> FakeDevice {
     let mut rest = &words[2..];
     if let [kind @ ("b" | "c"), number, name, more @ ..] = rest {
         let (major, minor) = number.split_once(':').expect("MAJOR:MINOR");
-        device.node =
-            Some((kind.chars().next().unwrap_or('c'), major.parse().unwrap(), minor.parse().unwrap(), (*name).to_owned()));
+        device.node = Some((
+            kind.chars().next().unwrap_or('c'),
+            major.parse().unwrap(),
+            minor.parse().unwrap(),
+            (*name).to_owned(),
+        ));
         rest = more;
     }
     for word in rest {
@@ -245,7 +250,16 @@ impl Tree {
     fn build(case: &Case, number: usize, judge: &str) -> std::io::Result<Tree> {
         let root = std::env::temp_dir().join(format!("mudev-corpus-{}-{judge}-{number}", std::process::id()));
         let _ = std::fs::remove_dir_all(&root);
-        for folder in ["sys/dev/block", "sys/dev/char", "sys/class", "sys/bus", "dev", "run/udev/rules.d", "proc", "etc"] {
+        for folder in [
+            "sys/dev/block",
+            "sys/dev/char",
+            "sys/class",
+            "sys/bus",
+            "dev",
+            "run/udev/rules.d",
+            "proc",
+            "etc",
+        ] {
             std::fs::create_dir_all(root.join(folder))?;
         }
         let tree = Tree { root };
@@ -258,7 +272,10 @@ impl Tree {
             tree.build_device(device)?;
         }
         tree.executable("say", b"#!/bin/sh\nprintf %s \"$1\"\n")?;
-        tree.executable("log", format!("#!/bin/sh\necho \"log $*\" >>{}/ran\n", tree.root.display()).as_bytes())?;
+        tree.executable(
+            "log",
+            format!("#!/bin/sh\necho \"log $*\" >>{}/ran\n", tree.root.display()).as_bytes(),
+        )?;
         for (name, mode, text) in &case.files {
             std::fs::write(tree.root.join(name), text)?;
             std::fs::set_permissions(tree.root.join(name), PermissionsExt::from_mode(*mode))?;
@@ -296,7 +313,8 @@ impl Tree {
         let members = if class.starts_with("bus") { members.join("devices") } else { members };
         std::fs::create_dir_all(&members)?;
         std::os::unix::fs::symlink(format!("{up}{class}"), folder.join("subsystem"))?;
-        std::os::unix::fs::symlink(&folder, members.join(device.sysname()))?;
+        let down = if class.starts_with("bus") { "../../.." } else { "../.." };
+        std::os::unix::fs::symlink(format!("{down}{}", device.devpath), members.join(device.sysname()))?;
         if let Some(driver) = &device.driver {
             let drivers = self.root.join("sys").join(&class).join("drivers").join(driver);
             std::fs::create_dir_all(&drivers)?;
@@ -318,7 +336,9 @@ impl Tree {
 
     /// Everything that `step` expects and that is not so, one line each.
     fn failures(&self, case: &Case, step: &Step, ran: &[String]) -> Vec<String> {
-        let find = |sysname: &str| case.devices.iter().find(|d| d.sysname() == sysname).expect("a device of the case");
+        let find = |sysname: &str| {
+            case.devices.iter().find(|d| d.sysname() == sysname).expect("a device of the case")
+        };
         let device = find(&step.sysname);
         let record_path = self.root.join("run/udev/data").join(device.id());
         let record = std::fs::read(&record_path).map(|b| String::from_utf8_lossy(&b).into_owned());
@@ -370,14 +390,26 @@ impl Tree {
                     compare("mode".to_owned(), format!("{mode:04o}"), format!("{found:04o}"));
                 }
                 Expect::Owner(uid) => {
-                    compare("owner".to_owned(), uid.to_string(), meta.as_ref().map_or(0, |m| m.uid()).to_string());
+                    compare(
+                        "owner".to_owned(),
+                        uid.to_string(),
+                        meta.as_ref().map_or(0, |m| m.uid()).to_string(),
+                    );
                 }
                 Expect::Group(gid) => {
-                    compare("group".to_owned(), gid.to_string(), meta.as_ref().map_or(0, |m| m.gid()).to_string());
+                    compare(
+                        "group".to_owned(),
+                        gid.to_string(),
+                        meta.as_ref().map_or(0, |m| m.gid()).to_string(),
+                    );
                 }
                 Expect::Run(list) => compare("run".to_owned(), list.join("; "), ran.join("; ")),
                 Expect::NoRecord => {
-                    compare("record".to_owned(), "(none)".to_owned(), record.as_deref().unwrap_or("(none)").to_owned());
+                    compare(
+                        "record".to_owned(),
+                        "(none)".to_owned(),
+                        record.as_deref().unwrap_or("(none)").to_owned(),
+                    );
                 }
             }
         }
@@ -392,7 +424,12 @@ impl Drop for Tree {
 }
 
 /// Feeds the step to `mudevd --events` over the tree.
-fn run_mudevd(tree: &Tree, case: &Case, step: &Step, number: usize) -> std::io::Result<(Output, Vec<String>)> {
+fn run_mudevd(
+    tree: &Tree,
+    case: &Case,
+    step: &Step,
+    number: usize,
+) -> std::io::Result<(Output, Vec<String>)> {
     let device = case.devices.iter().find(|d| d.sysname() == step.sysname).expect("a device of the case");
     let event = format!(
         "ACTION={}\nDEVPATH={}\nSUBSYSTEM={}\nSEQNUM={}\n{}\n",
@@ -428,7 +465,9 @@ fn run_peer(tree: &Tree, case: &Case, step: &Step) -> std::io::Result<(Output, V
     let prefix = format!("{}/", tree.root.display());
     let ran = String::from_utf8_lossy(&output.stdout)
         .lines()
-        .filter_map(|l| l.strip_prefix("run: '")?.strip_suffix('\'')?.strip_prefix(&prefix).map(str::to_owned))
+        .filter_map(|l| {
+            l.strip_prefix("run: '")?.strip_suffix('\'')?.strip_prefix(&prefix).map(str::to_owned)
+        })
         .collect();
     Ok((output, ran))
 }
@@ -507,7 +546,9 @@ fn debians_udev_agrees_with_the_corpus_but_for_the_listed_differences() {
             (None, true) => {}
             (Some(reason), false) => println!("{}: differs: {reason}", case.title),
             (None, false) => failed.push(format!("{}\n    {}", case.title, wrong.join("\n    "))),
-            (Some(_), true) => failed.push(format!("{}: agrees, so the note of a difference is stale", case.title)),
+            (Some(_), true) => {
+                failed.push(format!("{}: agrees, so the note of a difference is stale", case.title))
+            }
         }
     }
     assert!(failed.is_empty(), "{} cases:\n{}", failed.len(), failed.join("\n"));
