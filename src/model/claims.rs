@@ -144,6 +144,12 @@ impl Claims {
         self.stacks.get(link.as_bstr())?.best()
     }
 
+    /// The claim of a device on a symlink.
+    pub fn get(&self, link: &[u8], id: &DeviceId) -> Option<&Arc<Claim>> {
+        let stack = self.stacks.get(link.as_bstr())?;
+        stack.by_rank.get(stack.rank_of_id.get(id)?)
+    }
+
     /// The claims of a symlink, the owner first.
     pub fn ranked(&self, link: &[u8]) -> impl Iterator<Item = &Arc<Claim>> {
         self.stacks.get(link.as_bstr()).into_iter().flat_map(|stack| stack.by_rank.values().rev())
@@ -270,7 +276,8 @@ mod tests {
         let order: Vec<_> = claims.ranked(b"l").map(|claim| claim.id.clone()).collect();
         assert_eq!(order, [id(2), id(3), id(1)]);
         assert_eq!(claims.owner(b"l").map(|claim| &claim.id), Some(&id(2)));
-        assert_eq!(claims.ranked(b"other").count(), 0);
+        assert_eq!(claims.get(b"l", &id(3)).map(|claim| claim.priority), Some(0));
+        assert_eq!((claims.get(b"l", &id(4)), claims.ranked(b"other").count()), (None, 0));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 pub mod atomic;
 pub mod config;
+pub mod claims_dir;
 pub mod constants;
 pub mod database;
 pub mod files;

@@ -1,0 +1,730 @@
+//! Symlinks in `/dev` and the claims on them in `/run/udev/links` (interop.md 1.6, rules.md 11.2).
+//!
+//! * [`ClaimsDir::open`], then [`ClaimsDir::load`] once: the table of an earlier run, from disk.
+//! * [`ClaimsDir::apply`] drops and makes the claims of one event; `/dev/<link>` follows.
+//! * [`ClaimsDir::set_number_link`], [`ClaimsDir::remove_number_link`]: `/dev/block/8:0`.
+//!
+//! Who owns a symlink is decided in `model::claims`; this file makes the disk agree. What must stay
+//! true: a symlink is relative and replaced at once; whatever is no symlink is never replaced; nothing
+//! is written through a symlink that lies in the way, and nothing outside `/dev`. An error concerns
+//! one symlink; the others are done.
+
+use super::Sysfs;
+use super::atomic;
+use super::database::{Records, file_name, missing_is_fine, open_or_make};
+use crate::model::claims::{Claims, Decision, Entry, Symlink};
+use crate::model::hash::{escape_link, unescape_link};
+use crate::model::{DevNum, DeviceId};
+use crate::sys::fs::Dir;
+use bstr::{BStr, BString, ByteSlice};
+use std::io;
+use std::path::Path;
+
+const DIR_MODE: u32 = 0o755;
+
+/// Why one symlink is not as it should be.
+#[derive(Debug)]
+pub struct LinkError {
+    /// Relative to `/dev/`.
+    pub link: BString,
+    pub kind: LinkErrorKind,
+}
+
+/// See [`LinkError`].
+#[derive(Debug)]
+pub enum LinkErrorKind {
+    /// The name is empty, or has an empty component, `.`, `..`, a NUL or a newline.
+    BadName,
+    /// The node is not below `/dev/`.
+    BadNode(BString),
+    /// Something that is no symlink is there.
+    Occupied,
+    /// The symlink in `/dev` could not be read, made or removed.
+    Dev(io::Error),
+    /// The same for its claim directory.
+    Claim(io::Error),
+}
+
+impl std::fmt::Display for LinkError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let link = &self.link;
+        match &self.kind {
+            LinkErrorKind::BadName => write!(f, "cannot link {link:?}: not a name below /dev"),
+            LinkErrorKind::BadNode(node) => write!(f, "cannot link /dev/{link} to {node:?}: not below /dev"),
+            LinkErrorKind::Occupied => {
+                write!(f, "cannot link /dev/{link}: something that is no symlink is there")
+            }
+            LinkErrorKind::Dev(error) => write!(f, "cannot change /dev/{link}: {error}"),
+            LinkErrorKind::Claim(error) => write!(f, "cannot note the claim on /dev/{link}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for LinkError {}
+
+/// `/dev`, `/run/udev/links` and the table of claims.
+#[derive(Debug)]
+pub struct ClaimsDir {
+    dev: Dir,
+    links: Dir,
+    umask_spares_modes: bool,
+    claims: Claims,
+}
+
+impl ClaimsDir {
+    /// Opens both folders; `dev` is `/dev`, `udev` is `/run/udev`. The table is empty.
+    pub fn open(dev: &Path, udev: &Dir) -> io::Result<ClaimsDir> {
+        let links = open_or_make(udev, b"links")?;
+        let umask_spares_modes = atomic::umask_spares_modes(&links);
+        Ok(ClaimsDir { dev: Dir::open(dev)?, links, umask_spares_modes, claims: Claims::new() })
+    }
+
+    /// The table.
+    pub fn claims(&self) -> &Claims {
+        &self.claims
+    }
+
+    /// Drops the claims of a device on `release`, then makes those on `claim`; `devnode` is absolute.
+    /// Returns what did not succeed.
+    pub fn apply(
+        &mut self,
+        id: &DeviceId,
+        devnode: &[u8],
+        priority: i32,
+        release: &[BString],
+        claim: &[BString],
+    ) -> Vec<LinkError> {
+        let released = release.iter().map(|link| (link, self.release(link, id, devnode)));
+        let mut errors: Vec<_> = released.filter_map(named_error).collect();
+        let claimed = claim.iter().map(|link| (link, self.claim(link, id, priority, devnode)));
+        errors.extend(claimed.filter_map(named_error));
+        errors
+    }
+
+    fn claim(
+        &mut self,
+        link: &[u8],
+        id: &DeviceId,
+        priority: i32,
+        devnode: &[u8],
+    ) -> Result<(), LinkErrorKind> {
+        let (link, _) = (plain_name(link)?, node_name(devnode)?);
+        let decision = self.claims.claim(link, id, priority, devnode);
+        self.perform(link, id, decision)
+    }
+
+    fn release(&mut self, link: &[u8], id: &DeviceId, devnode: &[u8]) -> Result<(), LinkErrorKind> {
+        let link = plain_name(link)?;
+        let decision = self.claims.release(link, id);
+        if decision.symlink == Symlink::Nothing {
+            return self.release_unclaimed(link, id, devnode);
+        }
+        self.perform(link, id, decision)
+    }
+
+    /// The claim was lost, as when someone emptied `links`: if the symlink is this device's all the
+    /// same, the next one gets it.
+    fn release_unclaimed(&self, link: &[u8], id: &DeviceId, devnode: &[u8]) -> Result<(), LinkErrorKind> {
+        let Ok(node) = node_name(devnode) else { return Ok(()) };
+        if !self.dev.read_link(link).is_ok_and(|present| present == relative_target(link, node)) {
+            return Ok(());
+        }
+        self.point_to_owner(link, id)
+    }
+
+    /// Makes the disk agree. The symlink is done even if the claim cannot be noted.
+    fn perform(&self, link: &[u8], id: &DeviceId, decision: Decision) -> Result<(), LinkErrorKind> {
+        let noted = match decision.entry {
+            Entry::Keep => Ok(()),
+            Entry::Write => self.write_entry(link, id),
+            Entry::Remove => self.remove_entry(link, id, false),
+            Entry::RemoveLast => self.remove_entry(link, id, true),
+        };
+        let linked = match decision.symlink {
+            Symlink::Nothing => Ok(()),
+            Symlink::Remove => self.remove_symlink(link),
+            // A symlink that should be right already is looked at all the same: somebody may have
+            // removed it.
+            Symlink::Keep(_) | Symlink::Point(_) => self.point_to_owner(link, id),
+        };
+        linked.and(noted.map_err(LinkErrorKind::Claim))
+    }
+
+    fn point_to_owner(&self, link: &[u8], processed: &DeviceId) -> Result<(), LinkErrorKind> {
+        match self.present_owner(link, processed) {
+            Some(node) => self.point(link, node),
+            None => self.remove_symlink(link),
+        }
+    }
+
+    /// Node, relative to `/dev`, of the best claim whose node is there. That of the device being
+    /// processed is not asked for.
+    fn present_owner(&self, link: &[u8], processed: &DeviceId) -> Option<&BStr> {
+        self.claims.ranked(link).find_map(|claim| {
+            let node = node_name(&claim.devnode).ok()?;
+            (claim.id == *processed || self.dev.exists(node)).then_some(node)
+        })
+    }
+
+    /// `links/<esc>/<id>` -> `<priority>:<devnode>`, as in the table.
+    fn write_entry(&self, link: &[u8], id: &DeviceId) -> io::Result<()> {
+        let Some(claim) = self.claims.get(link, id) else { return Ok(()) };
+        let target = [claim.priority.to_string().as_bytes(), b":", &claim.devnode].concat();
+        let dir = escape_link(link);
+        let entry = [&dir[..], b"/", &file_name(id)?].concat();
+        let made = match self.links.symlink(&target, &entry) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                atomic::ensure_dir(&self.links, &dir, DIR_MODE, self.umask_spares_modes)?;
+                self.links.symlink(&target, &entry)
+            }
+            result => result,
+        };
+        match made {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                atomic::replace_symlink(&self.links, &target, &entry)
+            }
+            result => result,
+        }
+    }
+
+    fn remove_entry(&self, link: &[u8], id: &DeviceId, last: bool) -> io::Result<()> {
+        let dir = escape_link(link);
+        missing_is_fine(self.links.unlink(&[&dir[..], b"/", &file_name(id)?].concat()))?;
+        if last { self.remove_claim_dir(&dir) } else { Ok(()) }
+    }
+
+    /// Removes a claim directory without claims. A lock file of another writer goes with it; anything
+    /// else that is in it stays.
+    fn remove_claim_dir(&self, dir: &[u8]) -> io::Result<()> {
+        let mut removed = self.links.remove_dir(dir);
+        if is_not_empty(&removed) {
+            missing_is_fine(self.links.unlink(&[dir, b"/.lock"].concat()))?;
+            removed = self.links.remove_dir(dir);
+        }
+        if is_not_empty(&removed) { Ok(()) } else { missing_is_fine(removed) }
+    }
+
+    /// Makes `/dev/<link>` point to the node, which is relative to `/dev`.
+    fn point(&self, link: &[u8], node: &BStr) -> Result<(), LinkErrorKind> {
+        let target = relative_target(link, node);
+        // The most frequent case costs one call: nothing to do.
+        if self.dev.read_link(link).is_ok_and(|present| present == target) {
+            return Ok(());
+        }
+        let (folder, name) = split_last(link);
+        let opened = self.open_folder(folder, true).map_err(LinkErrorKind::Dev)?;
+        let dir = opened.as_ref().unwrap_or(&self.dev);
+        match dir.symlink(&target, name) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match dir.read_link(name) {
+                Ok(present) if present == target => Ok(()),
+                Ok(_) => atomic::replace_symlink(dir, &target, name).map_err(LinkErrorKind::Dev),
+                Err(error) => Err(occupied(error)),
+            },
+            result => result.map_err(LinkErrorKind::Dev),
+        }
+    }
+
+    /// Removes `/dev/<link>` and the folders that are empty without it.
+    fn remove_symlink(&self, link: &[u8]) -> Result<(), LinkErrorKind> {
+        let (folder, name) = split_last(link);
+        let opened = match self.open_folder(folder, false) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            result => result.map_err(LinkErrorKind::Dev)?,
+        };
+        let dir = opened.as_ref().unwrap_or(&self.dev);
+        match dir.read_link(name) {
+            Ok(_) => missing_is_fine(dir.unlink(name)).map_err(LinkErrorKind::Dev)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(occupied(error)),
+        }
+        drop(opened);
+        self.remove_empty_folders(folder);
+        Ok(())
+    }
+
+    /// The folder of this name below `/dev`, made if wanted; None stands for `/dev` itself. No
+    /// component may be a symlink.
+    fn open_folder(&self, folder: &[u8], make: bool) -> io::Result<Option<Dir>> {
+        let mut opened: Option<Dir> = None;
+        for component in components(folder) {
+            let parent = opened.as_ref().unwrap_or(&self.dev);
+            let next = match parent.open_dir(component) {
+                Err(error) if make && error.kind() == io::ErrorKind::NotFound => {
+                    atomic::ensure_dir(parent, component, DIR_MODE, self.umask_spares_modes)?;
+                    parent.open_dir(component)?
+                }
+                result => result?,
+            };
+            opened = Some(next);
+        }
+        Ok(opened)
+    }
+
+    /// Removes folders from the last component upwards until one is in use.
+    fn remove_empty_folders(&self, mut folder: &[u8]) {
+        while !folder.is_empty() {
+            let (above, name) = split_last(folder);
+            let Ok(opened) = self.open_folder(above, false) else { return };
+            if opened.as_ref().unwrap_or(&self.dev).remove_dir(name).is_err() {
+                return;
+            }
+            folder = above;
+        }
+    }
+
+    /// `/dev/block/M:m` or `/dev/char/M:m` -> node, on every event but remove (rules.md 11.3).
+    pub fn set_number_link(&self, block: bool, number: DevNum, devnode: &[u8]) -> Result<(), LinkError> {
+        let link = number_link(block, number);
+        let result = node_name(devnode).and_then(|node| self.point(&link, node));
+        result.map_err(|kind| LinkError { link, kind })
+    }
+
+    /// Removes it again.
+    pub fn remove_number_link(&self, block: bool, number: DevNum) -> Result<(), LinkError> {
+        let link = number_link(block, number);
+        self.remove_symlink(&link).map_err(|kind| LinkError { link, kind })
+    }
+
+    /// Fills the table from the claims that an earlier run of any udev left. Entries of an older form
+    /// are written anew, empty claim directories removed. Symlinks in `/dev` are left as they are: of
+    /// equal claims the one that owns its symlink now keeps it.
+    ///
+    /// Returns what could not be read; such a claim comes back with the next event of its device.
+    pub fn load(&mut self, records: &Records, sysfs: &Sysfs) -> io::Result<Vec<LinkError>> {
+        let mut errors = Vec::new();
+        let mut found = Vec::new();
+        for dir in self.links.names()? {
+            if let Err(error) = self.load_dir(&dir, records, sysfs, &mut found) {
+                let link = unescape_link(&dir).unwrap_or(dir);
+                errors.push(LinkError { link, kind: LinkErrorKind::Claim(error) });
+            }
+        }
+        // What was claimed later ranks higher among equals.
+        found.sort_by_key(|old| old.mtime_nsec);
+        for old in &found {
+            self.claims.claim(&old.link, &old.id, old.priority, &old.devnode);
+        }
+        for old in found.iter().filter(|old| !old.is_current_form) {
+            if let Err(error) = self.write_entry(&old.link, &old.id) {
+                errors.push(LinkError { link: old.link.clone(), kind: LinkErrorKind::Claim(error) });
+            }
+        }
+        self.keep_owners(&found);
+        Ok(errors)
+    }
+
+    /// Claims once more for each device that owns a symlink in `/dev` now: so it is the last of its
+    /// equals.
+    fn keep_owners(&mut self, found: &[OldClaim]) {
+        let mut links: Vec<&BString> = found.iter().map(|old| &old.link).collect();
+        links.sort();
+        links.dedup();
+        for link in links {
+            if self.claims.ranked(link).nth(1).is_none() {
+                continue;
+            }
+            let Ok(present) = self.dev.read_link(link) else { continue };
+            let owns = |devnode: &[u8]| node_name(devnode).is_ok_and(|n| relative_target(link, n) == present);
+            let owner = self.claims.ranked(link).find(|claim| owns(&claim.devnode)).cloned();
+            if let Some(owner) = owner {
+                self.claims.claim(link, &owner.id, owner.priority, &owner.devnode);
+            }
+        }
+    }
+
+    /// Reads one claim directory; if its name is of the old form, its entries are moved out of it.
+    fn load_dir(
+        &self,
+        dir: &BString,
+        records: &Records,
+        sysfs: &Sysfs,
+        found: &mut Vec<OldClaim>,
+    ) -> io::Result<()> {
+        let opened = self.links.open_dir(dir)?;
+        let mut is_empty = true;
+        for name in opened.names()? {
+            if name.starts_with(b".") {
+                continue;
+            }
+            let claim = DeviceId::parse(&name)
+                .and_then(|id| read_claim(&opened, dir, &name, id, records, sysfs).transpose());
+            match claim.transpose()? {
+                Some(claim) => {
+                    if escape_link(&claim.link) == *dir {
+                        is_empty = false;
+                    } else {
+                        opened.unlink(&name)?;
+                    }
+                    found.push(claim);
+                }
+                // Nobody can say whose claim on what it was.
+                None => missing_is_fine(opened.unlink(&name))?,
+            }
+        }
+        if is_empty { self.remove_claim_dir(dir) } else { Ok(()) }
+    }
+}
+
+/// A claim as an earlier run left it.
+struct OldClaim {
+    link: BString,
+    id: DeviceId,
+    priority: i32,
+    devnode: BString,
+    mtime_nsec: i64,
+    /// Directory and entry are what we write ourselves.
+    is_current_form: bool,
+}
+
+/// Reads an entry of either form: a symlink to `<priority>:<devnode>`, or an empty file, for which the
+/// record and sysfs know both. None if that cannot be found out, or makes no sense.
+fn read_claim(
+    opened: &Dir,
+    dir: &BString,
+    name: &[u8],
+    id: DeviceId,
+    records: &Records,
+    sysfs: &Sysfs,
+) -> io::Result<Option<OldClaim>> {
+    let mtime_nsec = opened.stat(name)?.mtime_nsec;
+    let target = opened.read_link(name).ok();
+    let noted = target.as_ref().and_then(|target| {
+        let (priority, devnode) = target.split_once_str(":")?;
+        Some((priority.to_str().ok()?.parse::<i32>().ok()?, BString::from(devnode)))
+    });
+    let link = unescape_link(dir);
+    let is_current_form = noted.is_some() && link.as_ref().is_none_or(|link| escape_link(link) == *dir);
+    let record = if noted.is_some() && link.is_some() { None } else { records.read(&id)? };
+    // A name that was cut is found among the symlinks of the device.
+    let link = link.or_else(|| {
+        let with_slash = |link: &BStr| escape_link(&[b"/", &**link].concat());
+        let mut links = record.as_ref()?.links.iter();
+        links.find(|link| escape_link(link) == *dir || with_slash(link) == *dir).map(BStr::to_owned)
+    });
+    let claim = noted.or_else(|| {
+        let devpath = sysfs.device_of_id(&id)?;
+        let devnode = sysfs.properties(&devpath).get("DEVNAME")?.to_owned();
+        Some((record.as_ref()?.priority, devnode))
+    });
+    let (Some(link), Some((priority, devnode))) = (link, claim) else { return Ok(None) };
+    if plain_name(&link).is_err() || node_name(&devnode).is_err() {
+        return Ok(None);
+    }
+    Ok(Some(OldClaim { link, id, priority, devnode, mtime_nsec, is_current_form }))
+}
+
+fn named_error((link, result): (&BString, Result<(), LinkErrorKind>)) -> Option<LinkError> {
+    result.err().map(|kind| LinkError { link: link.clone(), kind })
+}
+
+/// EINVAL of readlink says that it is no symlink.
+fn occupied(error: io::Error) -> LinkErrorKind {
+    match error.raw_os_error() {
+        Some(libc::EINVAL) => LinkErrorKind::Occupied,
+        _ => LinkErrorKind::Dev(error),
+    }
+}
+
+fn is_not_empty(result: &io::Result<()>) -> bool {
+    result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::DirectoryNotEmpty)
+}
+
+fn number_link(block: bool, number: DevNum) -> BString {
+    let folder = if block { "block" } else { "char" };
+    format!("{folder}/{}:{}", number.major, number.minor).into()
+}
+
+/// A symlink name that stays below `/dev` and on one line.
+fn plain_name(link: &[u8]) -> Result<&[u8], LinkErrorKind> {
+    let plain = |part: &[u8]| !matches!(part, b"" | b"." | b"..");
+    if link.split(|&b| b == b'/').all(plain) && !link.contains(&0) && !link.contains(&b'\n') {
+        Ok(link)
+    } else {
+        Err(LinkErrorKind::BadName)
+    }
+}
+
+/// The part of a devnode behind `/dev/`.
+fn node_name(devnode: &[u8]) -> Result<&BStr, LinkErrorKind> {
+    let node = devnode.strip_prefix(b"/dev/").and_then(|node| plain_name(node).ok());
+    node.map(BStr::new).ok_or_else(|| LinkErrorKind::BadNode(devnode.into()))
+}
+
+/// `a/b/c` -> (`a/b`, `c`).
+fn split_last(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.rfind_byte(b'/') {
+        Some(slash) => (&path[..slash], &path[slash + 1..]),
+        None => (b"", path),
+    }
+}
+
+fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|&b| b == b'/').filter(|component| !component.is_empty())
+}
+
+/// What a symlink must contain to lead to the node; both are relative to `/dev`.
+fn relative_target(link: &[u8], node: &[u8]) -> BString {
+    let (folder, _) = split_last(link);
+    let (mut up, mut down) = (components(folder).peekable(), node);
+    while let (Some(component), Some((first, rest))) = (up.peek(), down.split_once_str("/")) {
+        if *component != first {
+            break;
+        }
+        up.next();
+        down = rest;
+    }
+    let mut target = BString::from("../".repeat(up.count()));
+    target.extend_from_slice(down);
+    target
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::database::open_udev_dir;
+    use crate::world::tree::Tree;
+
+    fn id(minor: u32) -> DeviceId {
+        DeviceId::Block(DevNum { major: 8, minor })
+    }
+
+    fn node(minor: u32) -> String {
+        format!("/dev/sd{minor}")
+    }
+
+    /// A tree with the nodes sd0 to sd5.
+    fn tree() -> Tree {
+        let tree = Tree::new();
+        tree.dir("run/udev/data").dir("dev").dir("sys");
+        for minor in 0..6 {
+            tree.file(&node(minor)[1..], "");
+        }
+        tree
+    }
+
+    fn open(tree: &Tree) -> ClaimsDir {
+        let roots = tree.roots();
+        ClaimsDir::open(&roots.dev, &open_udev_dir(&roots.run).expect("/run/udev")).expect("folders")
+    }
+
+    fn load(tree: &Tree) -> ClaimsDir {
+        let mut dir = open(tree);
+        let records = Records::open(&tree.roots().run).expect("records");
+        let errors = dir.load(&records, &Sysfs::new(&tree.roots())).expect("to list claims");
+        assert!(errors.is_empty(), "{errors:?}");
+        dir
+    }
+
+    fn claim(dir: &mut ClaimsDir, minor: u32, priority: i32, link: &str) -> Vec<String> {
+        let errors = dir.apply(&id(minor), node(minor).as_bytes(), priority, &[], &[link.into()]);
+        errors.iter().map(|error| error.to_string()).collect()
+    }
+
+    fn release(dir: &mut ClaimsDir, minor: u32, link: &str) -> Vec<String> {
+        let errors = dir.apply(&id(minor), node(minor).as_bytes(), 0, &[link.into()], &[]);
+        errors.iter().map(|error| error.to_string()).collect()
+    }
+
+    /// Where a symlink of the tree points to.
+    fn target(tree: &Tree, path: &str) -> Option<String> {
+        let target = std::fs::read_link(tree.path(path)).ok()?;
+        Some(target.display().to_string())
+    }
+
+    const NONE: [String; 0] = [];
+
+    #[test]
+    fn a_claim_makes_symlink_and_entry_and_a_release_removes_them_with_their_folders() {
+        let tree = tree();
+        let mut dir = open(&tree);
+        assert_eq!(claim(&mut dir, 1, 7, "disk/by-id/x"), NONE);
+        assert_eq!(target(&tree, "dev/disk/by-id/x").as_deref(), Some("../../sd1"));
+        let entry = "run/udev/links/disk\\x2fby-id\\x2fx/b8:1";
+        assert_eq!(target(&tree, entry).as_deref(), Some("7:/dev/sd1"));
+        assert_eq!(claim(&mut dir, 1, -3, "disk/by-id/x"), NONE);
+        assert_eq!(target(&tree, entry).as_deref(), Some("-3:/dev/sd1"));
+        tree.file("dev/disk/other", "");
+        assert_eq!(release(&mut dir, 1, "disk/by-id/x"), NONE);
+        assert!(!tree.path("dev/disk/by-id").exists() && tree.path("dev/disk").exists());
+        assert_eq!(std::fs::read_dir(tree.path("run/udev/links")).unwrap().count(), 0);
+        assert_eq!(release(&mut dir, 1, "disk/by-id/x"), NONE);
+    }
+
+    #[test]
+    fn the_symlink_follows_the_best_claim_whose_node_is_there() {
+        let tree = tree();
+        let mut dir = open(&tree);
+        let now = || target(&tree, "dev/l");
+        for (minor, priority, owner) in [(0, 0, "sd0"), (1, 5, "sd1"), (2, 0, "sd1"), (3, 5, "sd3")] {
+            assert_eq!(claim(&mut dir, minor, priority, "l"), NONE);
+            assert_eq!(now().as_deref(), Some(owner));
+        }
+        std::fs::remove_file(tree.path("dev/sd1")).unwrap();
+        assert_eq!(release(&mut dir, 3, "l"), NONE);
+        assert_eq!(now().as_deref(), Some("sd2"));
+        std::fs::remove_file(tree.path("dev/sd2")).unwrap();
+        std::fs::remove_file(tree.path("dev/sd0")).unwrap();
+        assert_eq!(release(&mut dir, 2, "l"), NONE);
+        assert_eq!(now(), None);
+        assert_eq!(dir.claims().ranked(b"l").count(), 2);
+    }
+
+    #[test]
+    fn a_symlink_that_somebody_removed_or_bent_is_mended_by_the_next_event() {
+        let tree = tree();
+        let mut dir = open(&tree);
+        claim(&mut dir, 1, 0, "a/l");
+        std::fs::remove_dir_all(tree.path("dev/a")).unwrap();
+        assert_eq!(claim(&mut dir, 1, 0, "a/l"), NONE);
+        assert_eq!(target(&tree, "dev/a/l").as_deref(), Some("../sd1"));
+        std::fs::remove_file(tree.path("dev/a/l")).unwrap();
+        tree.link("dev/a/l", "nowhere");
+        assert_eq!(claim(&mut dir, 1, 0, "a/l"), NONE);
+        assert_eq!(target(&tree, "dev/a/l").as_deref(), Some("../sd1"));
+    }
+
+    #[test]
+    fn a_release_without_a_claim_gives_up_only_what_is_its_own() {
+        let tree = tree();
+        tree.link("dev/mine", "sd1").link("dev/theirs", "sd2").link("dev/shared", "sd1");
+        let mut dir = open(&tree);
+        claim(&mut dir, 2, 0, "theirs");
+        let links = ["mine", "theirs", "shared", "nothing"].map(BString::from);
+        claim(&mut dir, 3, 0, "shared");
+        std::fs::remove_file(tree.path("dev/shared")).unwrap();
+        tree.link("dev/shared", "sd1");
+        assert!(dir.apply(&id(1), b"/dev/sd1", 0, &links, &[]).is_empty());
+        assert_eq!(target(&tree, "dev/mine"), None);
+        assert_eq!(target(&tree, "dev/theirs").as_deref(), Some("sd2"));
+        assert_eq!(target(&tree, "dev/shared").as_deref(), Some("sd3"));
+    }
+
+    #[test]
+    fn what_is_no_symlink_stays_and_the_other_links_are_made() {
+        let tree = tree();
+        tree.file("dev/file", "precious").dir("dev/folder/in");
+        let mut dir = open(&tree);
+        let links = ["file", "folder/in", "ok"].map(BString::from);
+        let errors = dir.apply(&id(1), b"/dev/sd1", 0, &[], &links);
+        let occupied = |error: &LinkError| matches!(error.kind, LinkErrorKind::Occupied);
+        assert_eq!((errors.len(), errors.iter().all(occupied)), (2, true), "{errors:?}");
+        assert_eq!(tree.read("dev/file"), b"precious");
+        assert_eq!(target(&tree, "dev/ok").as_deref(), Some("sd1"));
+        let errors = dir.apply(&id(1), b"/dev/sd1", 0, &links, &[]);
+        assert_eq!((errors.len(), errors.iter().all(occupied)), (2, true), "{errors:?}");
+        assert!(tree.path("dev/folder/in").is_dir() && target(&tree, "dev/ok").is_none());
+    }
+
+    #[test]
+    fn nothing_is_written_outside_dev() {
+        let tree = tree();
+        tree.dir("outside").link("dev/way", "../outside");
+        let mut dir = open(&tree);
+        for link in ["../x", "/x", "a//b", "a/./b", "", "a/", "a\nb", "a\0b", "way/x"] {
+            assert_eq!(claim(&mut dir, 1, 0, link).len(), 1, "{link:?}");
+        }
+        assert_eq!(std::fs::read_dir(tree.path("outside")).unwrap().count(), 0);
+        for devnode in ["/etc/passwd", "/dev/../etc/passwd", "sda", "/dev/"] {
+            let errors = dir.apply(&id(1), devnode.as_bytes(), 0, &[], &["l".into()]);
+            assert!(matches!(errors[..], [LinkError { kind: LinkErrorKind::BadNode(_), .. }]), "{devnode}");
+        }
+        assert_eq!(target(&tree, "dev/l"), None);
+    }
+
+    #[test]
+    fn targets_are_the_shortest_way() {
+        for (link, node, target) in [
+            ("l", "sda", "sda"),
+            ("disk/by-id/x", "sda", "../../sda"),
+            ("input/by-path/p", "input/event0", "../event0"),
+            ("char/189:1", "bus/usb/001/002", "../bus/usb/001/002"),
+            ("a/b", "a/c/d", "c/d"),
+            ("a/x", "a", "../a"),
+            ("ab/x", "a/x", "../a/x"),
+        ] {
+            assert_eq!(relative_target(link.as_bytes(), node.as_bytes()), target, "{link} {node}");
+        }
+    }
+
+    #[test]
+    fn number_links_come_and_go() {
+        let tree = tree();
+        let dir = open(&tree);
+        let number = DevNum { major: 8, minor: 1 };
+        for _ in 0..2 {
+            dir.set_number_link(true, number, b"/dev/sd1").unwrap();
+            assert_eq!(target(&tree, "dev/block/8:1").as_deref(), Some("../sd1"));
+        }
+        for _ in 0..2 {
+            dir.remove_number_link(true, number).unwrap();
+            assert_eq!(target(&tree, "dev/block/8:1"), None);
+        }
+    }
+
+    #[test]
+    fn a_restart_knows_all_claims_and_who_owned_the_symlink() {
+        let tree = tree();
+        let long = "x".repeat(250);
+        {
+            let mut dir = open(&tree);
+            for minor in [0, 1, 2] {
+                claim(&mut dir, minor, 0, "l");
+            }
+            claim(&mut dir, 3, -1, "l");
+            claim(&mut dir, 4, 0, &long);
+        }
+        tree.file("run/udev/data/b8:4", format!("S:{long}\nV:1\n"));
+        // The entries say that sd2 was last, the symlink says something else.
+        std::fs::remove_file(tree.path("dev/l")).unwrap();
+        tree.link("dev/l", "sd0");
+        let mut dir = load(&tree);
+        assert_eq!(dir.claims().owner(b"l").map(|claim| claim.id.clone()), Some(id(0)));
+        assert_eq!(dir.claims().owner(long.as_bytes()).map(|claim| claim.id.clone()), Some(id(4)));
+        assert_eq!((dir.claims().len(), dir.claims().ranked(b"l").count()), (2, 4));
+        assert_eq!(release(&mut dir, 0, "l"), NONE);
+        assert_eq!(target(&tree, "dev/l").as_deref(), Some("sd2"));
+    }
+
+    #[test]
+    fn claims_of_older_writers_are_taken_over() {
+        let tree = tree();
+        let links = "run/udev/links";
+        // eudev: a leading slash and an empty file; v249: no slash, an empty file.
+        tree.file(&format!("{links}/\\x2fdisk\\x2fx/b8:1"), "").file(&format!("{links}/disk\\x2fx/b8:2"), "");
+        tree.file("run/udev/data/b8:1", "S:disk/x\nL:4\nV:1\n").file("run/udev/data/b8:2", "S:disk/x\nV:1\n");
+        tree.file(&format!("{links}/unknown/b8:3"), "").file(&format!("{links}/unknown/.lock"), "");
+        tree.file(&format!("{links}/junk\\x41/b8:3"), "").dir(&format!("{links}/empty"));
+        for minor in [1, 2] {
+            let device = format!("sys/devices/virtual/block/sd{minor}");
+            tree.file(&format!("{device}/uevent"), format!("MAJOR=8\nMINOR={minor}\nDEVNAME=sd{minor}\n"));
+            tree.link(&format!("{device}/subsystem"), "../../../../class/block");
+            tree.link(&format!("sys/dev/block/8:{minor}"), &format!("../../devices/virtual/block/sd{minor}"));
+        }
+        tree.dir("sys/class/block");
+        let dir = load(&tree);
+        let order: Vec<_> =
+            dir.claims().ranked(b"disk/x").map(|claim| (claim.id.clone(), claim.priority)).collect();
+        assert_eq!(order, [(id(1), 4), (id(2), 0)]);
+        assert_eq!(target(&tree, &format!("{links}/disk\\x2fx/b8:1")).as_deref(), Some("4:/dev/sd1"));
+        assert_eq!(target(&tree, &format!("{links}/disk\\x2fx/b8:2")).as_deref(), Some("0:/dev/sd2"));
+        let left: Vec<_> =
+            std::fs::read_dir(tree.path(links)).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(left, ["disk\\x2fx"]);
+    }
+
+    #[test]
+    fn many_claims_of_one_symlink_end_with_the_last() {
+        let tree = tree();
+        let mut dir = open(&tree);
+        for minor in 0..300 {
+            let devnode = format!("/dev/n{minor}");
+            assert!(dir.apply(&id(minor), devnode.as_bytes(), 0, &[], &["l".into()]).is_empty());
+        }
+        assert_eq!(target(&tree, "dev/l").as_deref(), Some("n299"));
+        for minor in 0..300 {
+            assert_eq!(release(&mut dir, minor, "l"), NONE);
+        }
+        assert!(target(&tree, "dev/l").is_none() && dir.claims().is_empty());
+        assert_eq!(std::fs::read_dir(tree.path("run/udev/links")).unwrap().count(), 0);
+    }
+}
