@@ -2,8 +2,8 @@
 //! an absolute path.
 
 pub mod atomic;
-pub mod config;
 pub mod claims_dir;
+pub mod config;
 pub mod constants;
 pub mod database;
 pub mod files;
