@@ -32,7 +32,7 @@ pub struct Record {
     pub properties: Vec<(BString, BString)>,
     /// `G:` every tag ever given.
     pub tags: OrderedSet,
-    /// `Q:` the tags of the last event. For a record without a `V:` line these are empty, as for
+    /// `Q:` the tags of the last event, a part of `tags`. For a record without a `V:` line these are empty, as for
     /// libudev from v261.
     pub current_tags: OrderedSet,
 }
@@ -104,7 +104,10 @@ impl Record {
                 b'I' => record.usec_initialized = parse_number(value).or(record.usec_initialized),
                 b'E' => properties.read(value),
                 b'G' if Tags::is_valid(value) => _ = record.tags.insert(value),
-                b'Q' if Tags::is_valid(value) => _ = record.current_tags.insert(value),
+                b'Q' if Tags::is_valid(value) => {
+                    record.tags.insert(value);
+                    record.current_tags.insert(value);
+                }
                 b'V' => has_version = true,
                 _ => {}
             }
@@ -153,19 +156,20 @@ type Line<'a> = (u8, &'a [u8]);
 /// at the end of the file, and for a last line without a newline, which a torn write leaves.
 ///
 /// A key without a value takes the following line with it: systemd's reader accepts the newline as
-/// the first byte of the value. The two lines together say nothing.
+/// the first byte of the value, or as what should have been the colon. The two lines together say
+/// nothing.
 fn next_line(file: &[u8]) -> Option<(Option<Line<'_>>, &[u8])> {
     let end = file.find_byte(b'\n')?;
     let tail = &file[end + 1..];
     match &file[..end] {
-        [_, b':'] => tail.find_byte(b'\n').map(|end| (None, &tail[end + 1..])),
+        [_] | [_, b':'] => tail.find_byte(b'\n').map(|end| (None, &tail[end + 1..])),
         [key, b':', value @ ..] => Some((Some((*key, value)), tail)),
         _ => Some((None, tail)),
     }
 }
 
 fn parse_number<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
-    text.to_str().ok()?.parse().ok()
+    text.trim_ascii_start().to_str().ok()?.parse().ok()
 }
 
 fn fits_line(text: &[u8]) -> bool {
@@ -231,16 +235,18 @@ mod tests {
             ("E:A=1\nE:B=2", "A=1"),
             ("Ex:A=1\nE:B=2\n", "B=2"),
             ("Z:A=1\n\n\nE:B=2\n", "B=2"),
+            ("E\nE:A=1\nE:B=2\n", "B=2"),
             ("E:\nE:A=1\nE:B=2\n", "B=2"),
             ("E:A=1\nE:B=2\nE:A=3\n", "A=3 B=2"),
             ("E:A=1\nE:A=\nE:B=2\n", "B=2"),
             ("E:A\nE:=1\nE:B==2=\n", "B==2="),
             ("W:3\nN:sda\nE:B=2\n", "B=2"),
             ("\0\0\nE:B=2\n", "B=2"),
+            ("E:A=a\rb\nE:B=2\n", "A=a\rb B=2"),
         ] {
             assert_eq!(properties(file), expected, "{file:?}");
         }
-        let record = Record::parse(b"L:x\nI:-1\nL:4\nL:99999999999\nG:a b\nG:ok\nQ:ok\nI:7\nI:y\nV:1\n");
+        let record = Record::parse(b"L:x\nI:-1\nL: 4\nL:99999999999\nG:a b\nQ:ok\nI:+7\nI:y\nV:1\n");
         assert_eq!((record.priority, record.usec_initialized), (4, Some(7)));
         assert_eq!(record.tags, ["ok"].into_iter().collect());
         assert_eq!(record.current_tags, record.tags);
@@ -289,7 +295,7 @@ mod tests {
                 priority,
                 usec_initialized: usec,
                 properties: properties.into_iter().map(|(n, v)| (n.into(), v)).collect(),
-                tags: tags.into_iter().collect(),
+                tags: tags.into_iter().chain(current.clone()).collect(),
                 current_tags: current.into_iter().collect(),
             };
             let read = Record::parse(&record.render());
