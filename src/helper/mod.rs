@@ -12,6 +12,7 @@
 
 pub mod operations;
 pub mod pool;
+pub mod rtnl;
 
 use crate::sys;
 use std::ffi::OsString;
@@ -39,6 +40,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     };
     let served = match args.get(1).and_then(|a| a.to_str()) {
         Some(OPERATIONS) => serve_operations(socket.as_fd()),
+        Some(RTNL) => rtnl::serve_rtnl(socket.as_fd()),
         other => {
             eprintln!("{PROGRAM_NAME}: cannot serve {other:?}");
             return ExitCode::FAILURE;

@@ -1,0 +1,174 @@
+//! The request helper: carries rtnetlink requests, because the kernel works on them *inside the sender's
+//! system call*, under the RTNL lock, and the loop must not wait for that lock.
+//!
+//! Protocol on the SEQPACKET socket of file descriptor 0: each datagram in is one raw netlink request
+//! (links/request.rs), each datagram out is one raw datagram of the kernel's reply, up to and including the
+//! one that ends it (NLMSG_ERROR, NLMSG_DONE, or the single row of a request for one). Requests are served
+//! one after the other, in order. Whatever goes wrong here is told as an NLMSG_ERROR with the request's
+//! sequence number: **every request gets an end**, so the loop needs no second way to learn of failures,
+//! but the closing of the socket.
+
+use crate::links::wire::{self, *};
+use crate::sys::{netlink, unix};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// Fits any request of links/request.rs, and the kernel's largest piece of a dump (32 KiB).
+const BUFFER: usize = 64 * 1024;
+
+/// Serves the socket until its other end closes.
+pub fn serve_rtnl(client: BorrowedFd<'_>) -> io::Result<()> {
+    let route = netlink::open_route(true)?;
+    let mut buffer = vec![0; BUFFER];
+    loop {
+        let received = match unix::receive(client, &mut buffer) {
+            Ok(received) => received,
+            Err(error) => return if is_gone(&error) { Ok(()) } else { Err(error) },
+        };
+        if received.len == 0 {
+            return Ok(());
+        }
+        let message = buffer.get_mut(..received.len).filter(|_| !received.truncated).unwrap_or_default();
+        let Some(request) = Request::prepare(message) else {
+            // Not even a header: there is no sequence number to answer to.
+            log::warn!("rtnetlink request of {} bytes is not a message, ignored", received.len);
+            continue;
+        };
+        let mut served = netlink::send(route.as_fd(), message).map_err(Failed::Kernel);
+        if served.is_ok() {
+            served = forward(client, route.as_fd(), &request, &mut buffer);
+        }
+        if let Err(Failed::Kernel(error)) = served {
+            served = unix::send(client, &request.failure(&error)).map_err(Failed::Client);
+        }
+        match served {
+            Err(Failed::Client(error)) if is_gone(&error) => return Ok(()),
+            Err(Failed::Client(error)) => return Err(error),
+            _ => {}
+        }
+    }
+}
+
+/// On which side a request failed.
+enum Failed {
+    Kernel(io::Error),
+    Client(io::Error),
+}
+
+/// The other end of the socket pair is closed.
+fn is_gone(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EPIPE | libc::ECONNRESET))
+}
+
+/// Copies the reply, to its end.
+fn forward(
+    client: BorrowedFd<'_>,
+    route: BorrowedFd<'_>,
+    request: &Request,
+    buffer: &mut [u8],
+) -> Result<(), Failed> {
+    loop {
+        let received = match netlink::receive(route, buffer) {
+            Ok(received) => received,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(Failed::Kernel(error)),
+        };
+        if received.sender.portid != 0 {
+            continue;
+        }
+        if received.truncated {
+            return Err(Failed::Kernel(io::Error::from_raw_os_error(libc::EMSGSIZE)));
+        }
+        let datagram = buffer.get(..received.len).unwrap_or_default();
+        // What is left of an earlier request that failed half-way.
+        let mut frames = wire::frames(datagram).map_while(Result::ok).peekable();
+        if frames.peek().is_some_and(|frame| frame.seq != request.seq) {
+            continue;
+        }
+        let end = frames.any(|frame| request.is_end(&frame));
+        unix::send(client, datagram).map_err(Failed::Client)?;
+        if end {
+            return Ok(());
+        }
+    }
+}
+
+/// What must be remembered of a request.
+struct Request {
+    /// Its header, which an error quotes.
+    header: [u8; HEADER],
+    seq: u32,
+    /// Neither dump nor acknowledgement: the first row is the whole reply.
+    single: bool,
+}
+
+impl Request {
+    /// Reads the header; sees to it that the kernel will answer: what is no question for rows gets
+    /// NLM_F_ACK.
+    fn prepare(message: &mut [u8]) -> Option<Request> {
+        let frame = wire::frames(message).next()?.ok()?;
+        let (mut flags, seq) = (frame.flags, frame.seq);
+        // The kind of rtnetlink messages is in their two low bits: new, delete, get, set.
+        let dump = flags & NLM_F_DUMP == NLM_F_DUMP;
+        if frame.kind & 3 != RTM_GETLINK & 3 {
+            flags |= NLM_F_ACK;
+        }
+        message.get_mut(6..8)?.copy_from_slice(&flags.to_ne_bytes());
+        let header = *message.first_chunk()?;
+        Some(Request { header, seq, single: !dump && flags & NLM_F_ACK == 0 })
+    }
+
+    fn is_end(&self, frame: &Frame<'_>) -> bool {
+        self.single || matches!(frame.kind, NLMSG_ERROR | NLMSG_DONE)
+    }
+
+    /// An NLMSG_ERROR as the kernel would send it.
+    fn failure(&self, error: &io::Error) -> Vec<u8> {
+        let errno = -error.raw_os_error().unwrap_or(libc::EIO);
+        Builder::new(NLMSG_ERROR, NLM_F_CAPPED, self.seq)
+            .payload(&errno.to_ne_bytes())
+            .payload(&self.header)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prepared(mut message: Vec<u8>) -> (Request, Vec<u8>) {
+        (Request::prepare(&mut message).unwrap(), message)
+    }
+
+    #[test]
+    fn every_request_has_an_end() {
+        // (request, the kernel's answer is one row, flags as sent)
+        for (kind, flags, single, sent) in [
+            (RTM_GETLINK, NLM_F_REQUEST, true, NLM_F_REQUEST),
+            (RTM_GETLINK, NLM_F_REQUEST | NLM_F_ACK, false, NLM_F_REQUEST | NLM_F_ACK),
+            (RTM_GETLINK, NLM_F_REQUEST | NLM_F_DUMP, false, NLM_F_REQUEST | NLM_F_DUMP),
+            (RTM_SETLINK, NLM_F_REQUEST, false, NLM_F_REQUEST | NLM_F_ACK),
+            (RTM_NEWLINKPROP, NLM_F_REQUEST | NLM_F_ACK, false, NLM_F_REQUEST | NLM_F_ACK),
+        ] {
+            let (request, message) = prepared(Builder::new(kind, flags, 4).ifinfo(1).finish());
+            assert_eq!(request.single, single, "{kind} {flags:#x}");
+            assert_eq!(wire::read_u16(&message, 6), Some(sent), "{kind} {flags:#x}");
+        }
+    }
+
+    #[test]
+    fn a_failure_here_looks_like_one_of_the_kernel() {
+        let (request, _) = prepared(Builder::new(RTM_GETLINK, NLM_F_REQUEST, 9).ifinfo(1).finish());
+        let failure = request.failure(&io::Error::from_raw_os_error(libc::ENOBUFS));
+        let frame = wire::frames(&failure).next().unwrap().unwrap();
+        let reply = crate::links::decode::reply(&frame).unwrap().unwrap();
+        assert_eq!((reply.seq, reply.result), (9, Err(crate::model::Errno(libc::ENOBUFS))));
+    }
+
+    #[test]
+    fn what_is_no_message_is_none() {
+        for bytes in [&[][..], &[1, 2, 3], &[255; 16]] {
+            assert!(Request::prepare(&mut bytes.to_vec()).is_none());
+        }
+    }
+}
