@@ -40,7 +40,7 @@ pub enum LinkAttr {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refresh {
     Row,
-    /// The row with statistics.
+    /// The row, and its statistics are to be kept.
     Statistics,
 }
 

@@ -86,7 +86,7 @@ impl Mark {
     pub const ANY: Mark = Mark(0);
 }
 
-/// IFLA_STATS64 of a reply that was asked for it.
+/// IFLA_STATS64 of a reply.
 #[derive(Clone, Debug)]
 struct Statistics {
     as_of: u64,
@@ -115,6 +115,7 @@ struct Row {
     /// The last dump that mentioned it, or the one during which a notification did.
     dump: u64,
     statistics: Option<Box<Statistics>>,
+    keeps_statistics: bool,
 }
 
 /// See the module.
@@ -229,7 +230,7 @@ impl Table {
         let ifindex = message.link.ifindex;
         let iflink = message.link.iflink;
         let link_netnsid = message.link.link_netnsid;
-        let statistics = message.statistics.map(|raw| Statistics { as_of: asked, values: u64s(raw) });
+        let statistics = message.statistics;
         // A targeted reply younger than the dump's beginning counts as mentioned by it.
         let dump = self.dumping.filter(|&dump| dump <= asked);
         let newer = self.rows.get(&ifindex).is_some_and(|row| row.notified >= asked);
@@ -261,8 +262,8 @@ impl Table {
         if let Some(dump) = dump {
             row.dump = dump;
         }
-        if let Some(statistics) = statistics {
-            row.statistics = Some(Box::new(statistics));
+        if let Some(raw) = statistics.filter(|_| row.keeps_statistics) {
+            row.statistics = Some(Box::new(Statistics { as_of: asked, values: u64s(raw) }));
         }
         news
     }
@@ -310,6 +311,7 @@ impl Table {
                     iflink_open: false,
                     dump: 0,
                     statistics: None,
+                    keeps_statistics: false,
                 });
                 let row = match entry {
                     Entry::Occupied(entry) => {
@@ -453,10 +455,14 @@ impl Table {
         Some(statistics.values.get(n).copied())
     }
 
-    /// A request for one row, to be sent at once; its sequence number is returned too.
+    /// A request for one row, to be sent at once; its sequence number is returned too. The reply always
+    /// carries statistics; they are kept, from now on, for a row that was once asked for them.
     pub fn request(&mut self, ifindex: IfIndex, with_statistics: bool) -> (u32, Vec<u8>) {
+        if let Some(row) = self.rows.get_mut(&ifindex.0) {
+            row.keeps_statistics |= with_statistics;
+        }
         let seq = self.next_seq();
-        (seq, request::get_link(ifindex, with_statistics, seq))
+        (seq, request::get_link(ifindex, seq))
     }
 
     /// A sequence number for a request of another kind ([`super::request`]).
@@ -547,6 +553,7 @@ impl Row {
             iflink_open: false,
             dump,
             statistics: None,
+            keeps_statistics: false,
         }
     }
 }

@@ -74,7 +74,8 @@ pub const IFLA_ALLMULTI: u16 = 61;
 pub const IFLA_INFO_KIND: u16 = 1;
 pub const IFLA_INFO_SLAVE_KIND: u16 = 4;
 
-/// IFLA_EXT_MASK: leave the statistics out (a third of a row).
+/// IFLA_EXT_MASK: leave the statistics of IPv6 out, 368 of 1500 bytes. Those of the link itself
+/// (IFLA_STATS64) come all the same, measured on kernel 6.18.
 pub const RTEXT_FILTER_SKIP_STATS: u32 = 8;
 
 /// A length in a datagram does not fit what is there.
@@ -270,7 +271,7 @@ mod tests {
             bad[..4].copy_from_slice(&length.to_ne_bytes());
             assert_eq!(frames(&bad).collect::<Vec<_>>(), [Err(Malformed)], "{length}");
         }
-        for length in [0u16, 3, 7, u16::MAX] {
+        for length in [0u16, 3, 9, u16::MAX] {
             let mut bad = good[HEADER + IFINFO..].to_vec();
             bad[..2].copy_from_slice(&length.to_ne_bytes());
             assert_eq!(attributes(&bad).collect::<Vec<_>>(), [Err(Malformed)], "{length}");

@@ -400,7 +400,7 @@ mod tests {
     fn rtnetlink_answers() {
         let socket = open_route(true).unwrap();
         add_membership(socket.as_fd(), 1).unwrap();
-        send(socket.as_fd(), &crate::links::request::get_link(crate::model::IfIndex(1), false, 5)).unwrap();
+        send(socket.as_fd(), &crate::links::request::get_link(crate::model::IfIndex(1), 5)).unwrap();
         let mut buffer = vec![0; 32 * 1024];
         let received = receive(socket.as_fd(), &mut buffer).unwrap();
         assert_eq!(received.sender, Sender { portid: 0, groups: 0, credentials: None });
