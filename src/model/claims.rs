@@ -6,8 +6,9 @@
 //! filling the table when the daemon starts, is `world::claims_dir`.
 //!
 //! What must stay true: the owner of a symlink is always the best of the table, so a decision never
-//! depends on what the disk happens to show. A claim whose node is gone stays in the table; who
-//! performs a decision looks for the next one with [`Claims::ranked`].
+//! depends on what the disk happens to show. Who performs a decision and finds that the node of the
+//! owner is gone says so ([`Claims::set_absent`]) and gets the next one: each claim is found absent
+//! once, so thousands of devices that vanish together cost no more than one by one.
 
 use super::DeviceId;
 use super::event::BuildFnv;
@@ -16,12 +17,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// Place of a claim among the claims of one symlink; the greatest owns it.
-type Rank = (i32, u64);
+type Rank = (bool, i32, u64);
 
-/// The tie rule: the higher priority wins; among equals the device that was processed last.
-/// `recency` grows with every claim made.
-fn rank(priority: i32, recency: u64) -> Rank {
-    (priority, recency)
+/// The tie rule: a claim whose node is gone comes after all others; the higher priority wins; among
+/// equals the device that was processed last. `recency` grows with every claim made.
+fn rank(present: bool, priority: i32, recency: u64) -> Rank {
+    (present, priority, recency)
 }
 
 /// A device wanting a symlink.
@@ -62,7 +63,7 @@ pub enum Symlink {
     Keep(Arc<Claim>),
     /// Nobody wants it any more.
     Remove,
-    /// The device had no claim: nothing to do.
+    /// Nobody owned it and nobody does.
     Nothing,
 }
 
@@ -75,7 +76,8 @@ struct Stack {
 
 impl Stack {
     fn best(&self) -> Option<&Arc<Claim>> {
-        self.by_rank.last_key_value().map(|(_, claim)| claim)
+        let (&(present, ..), claim) = self.by_rank.last_key_value()?;
+        present.then_some(claim)
     }
 
     fn remove(&mut self, id: &DeviceId) -> Option<Arc<Claim>> {
@@ -106,7 +108,7 @@ impl Claims {
     /// `id` wants `/dev/<link>` to point to `devnode`; an earlier claim of it is replaced.
     pub fn claim(&mut self, link: &[u8], id: &DeviceId, priority: i32, devnode: &[u8]) -> Decision {
         self.recency += 1;
-        let rank = rank(priority, self.recency);
+        let rank = rank(true, priority, self.recency);
         if !self.stacks.contains_key(link.as_bstr()) {
             self.stacks.insert(link.into(), Stack::default());
         }
@@ -139,7 +141,19 @@ impl Claims {
         Decision { entry: Entry::Remove, symlink }
     }
 
-    /// The claim that owns a symlink.
+    /// The node of this claim is not there: the claim stays, but owns nothing until it is made anew.
+    /// Returns the owner that follows.
+    pub fn set_absent(&mut self, link: &[u8], id: &DeviceId) -> Option<&Arc<Claim>> {
+        let stack = self.stacks.get_mut(link.as_bstr())?;
+        if let Some((_, priority, recency)) = stack.rank_of_id.get(id).copied()
+            && let Some(claim) = stack.remove(id)
+        {
+            stack.insert(rank(false, priority, recency), claim);
+        }
+        stack.best()
+    }
+
+    /// The claim that owns a symlink; None if nobody claims it, or only devices whose nodes are gone.
     pub fn owner(&self, link: &[u8]) -> Option<&Arc<Claim>> {
         self.stacks.get(link.as_bstr())?.best()
     }
@@ -150,7 +164,7 @@ impl Claims {
         stack.by_rank.get(stack.rank_of_id.get(id)?)
     }
 
-    /// The claims of a symlink, the owner first.
+    /// The claims of a symlink, the owner first, those whose nodes are gone last.
     pub fn ranked(&self, link: &[u8]) -> impl Iterator<Item = &Arc<Claim>> {
         self.stacks.get(link.as_bstr()).into_iter().flat_map(|stack| stack.by_rank.values().rev())
     }
@@ -172,13 +186,15 @@ impl Claims {
 }
 
 impl Decision {
-    const NOTHING: Decision = Decision { entry: Entry::Keep, symlink: Symlink::Nothing };
+    /// The device had no claim.
+    pub const NOTHING: Decision = Decision { entry: Entry::Keep, symlink: Symlink::Nothing };
 }
 
 impl Symlink {
     fn between(before: Option<&Claim>, after: Option<&Arc<Claim>>) -> Symlink {
         match (before, after) {
-            (_, None) => Symlink::Remove,
+            (None, None) => Symlink::Nothing,
+            (Some(_), None) => Symlink::Remove,
             (Some(before), Some(after)) if before.devnode == after.devnode => Symlink::Keep(after.clone()),
             (_, Some(after)) => Symlink::Point(after.clone()),
         }
@@ -278,6 +294,27 @@ mod tests {
         assert_eq!(claims.owner(b"l").map(|claim| &claim.id), Some(&id(2)));
         assert_eq!(claims.get(b"l", &id(3)).map(|claim| claim.priority), Some(0));
         assert_eq!((claims.get(b"l", &id(4)), claims.ranked(b"other").count()), (None, 0));
+    }
+
+    #[test]
+    fn a_claim_without_a_node_waits_until_it_is_made_anew() {
+        let mut claims = Claims::new();
+        for step in ["+1:0", "+2:5", "+3:1"] {
+            play(&mut claims, step);
+        }
+        let owner = |claim: Option<&Arc<Claim>>| claim.map(|claim| claim.id.clone());
+        assert_eq!(owner(claims.set_absent(b"l", &id(2))), Some(id(3)));
+        assert_eq!(play(&mut claims, "+1:0").1, "=3");
+        assert_eq!(play(&mut claims, "+2:5").1, ">2");
+        for minor in [1, 2, 3] {
+            claims.set_absent(b"l", &id(minor));
+        }
+        assert_eq!((owner(claims.owner(b"l")), claims.ranked(b"l").count()), (None, 3));
+        assert_eq!(play(&mut claims, "-2"), (Entry::Remove, ".".into()));
+        assert_eq!(play(&mut claims, "+1:-1"), (Entry::Write, ">1".into()));
+        assert_eq!(play(&mut claims, "-1"), (Entry::Remove, "x".into()));
+        assert_eq!(play(&mut claims, "-3"), (Entry::RemoveLast, ".".into()));
+        assert_eq!(claims.set_absent(b"l", &id(3)), None);
     }
 
     #[test]

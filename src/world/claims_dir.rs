@@ -116,7 +116,7 @@ impl ClaimsDir {
     fn release(&mut self, link: &[u8], id: &DeviceId, devnode: &[u8]) -> Result<(), LinkErrorKind> {
         let link = plain_name(link)?;
         let decision = self.claims.release(link, id);
-        if decision.symlink == Symlink::Nothing {
+        if decision == Decision::NOTHING {
             return self.release_unclaimed(link, id, devnode);
         }
         self.perform(link, id, decision)
@@ -124,7 +124,7 @@ impl ClaimsDir {
 
     /// The claim was lost, as when someone emptied `links`: if the symlink is this device's all the
     /// same, the next one gets it.
-    fn release_unclaimed(&self, link: &[u8], id: &DeviceId, devnode: &[u8]) -> Result<(), LinkErrorKind> {
+    fn release_unclaimed(&mut self, link: &[u8], id: &DeviceId, devnode: &[u8]) -> Result<(), LinkErrorKind> {
         let Ok(node) = node_name(devnode) else { return Ok(()) };
         if !self.dev.read_link(link).is_ok_and(|present| present == relative_target(link, node)) {
             return Ok(());
@@ -133,7 +133,7 @@ impl ClaimsDir {
     }
 
     /// Makes the disk agree. The symlink is done even if the claim cannot be noted.
-    fn perform(&self, link: &[u8], id: &DeviceId, decision: Decision) -> Result<(), LinkErrorKind> {
+    fn perform(&mut self, link: &[u8], id: &DeviceId, decision: Decision) -> Result<(), LinkErrorKind> {
         let noted = match decision.entry {
             Entry::Keep => Ok(()),
             Entry::Write => self.write_entry(link, id),
@@ -143,27 +143,30 @@ impl ClaimsDir {
         let linked = match decision.symlink {
             Symlink::Nothing => Ok(()),
             Symlink::Remove => self.remove_symlink(link),
-            // A symlink that should be right already is looked at all the same: somebody may have
-            // removed it.
+            // One that should be right already is looked at all the same: somebody may have removed it.
             Symlink::Keep(_) | Symlink::Point(_) => self.point_to_owner(link, id),
         };
         linked.and(noted.map_err(LinkErrorKind::Claim))
     }
 
-    fn point_to_owner(&self, link: &[u8], processed: &DeviceId) -> Result<(), LinkErrorKind> {
+    fn point_to_owner(&mut self, link: &[u8], processed: &DeviceId) -> Result<(), LinkErrorKind> {
         match self.present_owner(link, processed) {
-            Some(node) => self.point(link, node),
+            Some(node) => self.point(link, node.as_bstr()),
             None => self.remove_symlink(link),
         }
     }
 
     /// Node, relative to `/dev`, of the best claim whose node is there. That of the device being
     /// processed is not asked for.
-    fn present_owner(&self, link: &[u8], processed: &DeviceId) -> Option<&BStr> {
-        self.claims.ranked(link).find_map(|claim| {
-            let node = node_name(&claim.devnode).ok()?;
-            (claim.id == *processed || self.dev.exists(node)).then_some(node)
-        })
+    fn present_owner(&mut self, link: &[u8], processed: &DeviceId) -> Option<BString> {
+        let mut owner = self.claims.owner(link)?.clone();
+        loop {
+            let node = node_name(&owner.devnode).ok();
+            if let Some(node) = node.filter(|node| owner.id == *processed || self.dev.exists(node)) {
+                return Some(node.to_owned());
+            }
+            owner = self.claims.set_absent(link, &owner.id)?.clone();
+        }
     }
 
     /// `links/<esc>/<id>` -> `<priority>:<devnode>`, as in the table.
@@ -208,19 +211,23 @@ impl ClaimsDir {
     fn point(&self, link: &[u8], node: &BStr) -> Result<(), LinkErrorKind> {
         let target = relative_target(link, node);
         // The most frequent case costs one call: nothing to do.
-        if self.dev.read_link(link).is_ok_and(|present| present == target) {
+        let mut present = self.dev.read_link(link);
+        if present.as_ref().is_ok_and(|present| *present == target) {
             return Ok(());
         }
         let (folder, name) = split_last(link);
         let opened = self.open_folder(folder, true).map_err(LinkErrorKind::Dev)?;
         let dir = opened.as_ref().unwrap_or(&self.dev);
-        match dir.symlink(&target, name) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match dir.read_link(name) {
-                Ok(present) if present == target => Ok(()),
-                Ok(_) => atomic::replace_symlink(dir, &target, name).map_err(LinkErrorKind::Dev),
-                Err(error) => Err(occupied(error)),
-            },
-            result => result.map_err(LinkErrorKind::Dev),
+        if opened.is_some() && present.is_ok() {
+            // The first look may have been led elsewhere by a symlink in the way.
+            present = dir.read_link(name);
+        }
+        match present {
+            Ok(_) => atomic::replace_symlink(dir, &target, name).map_err(LinkErrorKind::Dev),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                dir.symlink(&target, name).map_err(LinkErrorKind::Dev)
+            }
+            Err(error) => Err(occupied(error)),
         }
     }
 
@@ -567,6 +574,9 @@ mod tests {
         assert_eq!(release(&mut dir, 2, "l"), NONE);
         assert_eq!(now(), None);
         assert_eq!(dir.claims().ranked(b"l").count(), 2);
+        tree.file("dev/sd0", "");
+        assert_eq!(claim(&mut dir, 0, 0, "l"), NONE);
+        assert_eq!(now().as_deref(), Some("sd0"));
     }
 
     #[test]
