@@ -1,0 +1,123 @@
+//! Loop devices for tests: numbers of our own, added and removed by /dev/loop-control, so that nobody
+//! else's are touched. Block devices are seen by every namespace, so tests look at theirs only.
+#![allow(dead_code)]
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+const LOOP_CTL_ADD: libc::c_ulong = 0x4C80;
+const LOOP_CTL_REMOVE: libc::c_ulong = 0x4C81;
+const LOOP_SET_FD: libc::c_ulong = 0x4C00;
+const LOOP_CLR_FD: libc::c_ulong = 0x4C01;
+
+/// One loop device; removed when dropped.
+pub struct Loop {
+    pub number: u32,
+    control: File,
+    image: PathBuf,
+}
+
+impl Loop {
+    /// Adds a loop device with a free number; its node is made in the /dev of the cell, as devtmpfs
+    /// would.
+    pub fn add() -> io::Result<Loop> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let control = OpenOptions::new().read(true).write(true).open("/dev/loop-control")?;
+        loop {
+            let turn = NEXT.fetch_add(1, Ordering::Relaxed);
+            let number = 1000 + (std::process::id() % 5000) * 20 + turn;
+            let added =
+                unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_ADD, libc::c_ulong::from(number)) };
+            if added >= 0 {
+                let image = std::env::temp_dir().join(format!("mudev-loop-{number}"));
+                let device = Loop { number, control, image };
+                device.make_node()?;
+                return Ok(device);
+            }
+            let error = io::Error::last_os_error();
+            if error.raw_os_error() != Some(libc::EEXIST) || turn > 100 {
+                return Err(error);
+            }
+        }
+    }
+
+    fn make_node(&self) -> io::Result<()> {
+        let path = std::ffi::CString::new(self.node().to_string_lossy().as_bytes())?;
+        let device = std::fs::read_to_string(format!("{}/dev", self.syspath()))?;
+        let (major, minor) = device.trim().split_once(':').unwrap_or(("7", "0"));
+        let device = libc::makedev(major.parse().unwrap_or(7), minor.parse().unwrap_or(0));
+        let made = unsafe { libc::mknod(path.as_ptr(), libc::S_IFBLK | 0o660, device) };
+        if made < 0 && io::Error::last_os_error().raw_os_error() != Some(libc::EEXIST) {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    }
+
+    pub fn name(&self) -> String {
+        format!("loop{}", self.number)
+    }
+
+    pub fn node(&self) -> PathBuf {
+        PathBuf::from(format!("/dev/loop{}", self.number))
+    }
+
+    pub fn devpath(&self) -> String {
+        format!("/devices/virtual/block/loop{}", self.number)
+    }
+
+    pub fn syspath(&self) -> String {
+        format!("/sys{}", self.devpath())
+    }
+
+    /// Its record's name, `bMAJOR:MINOR`.
+    pub fn id(&self) -> String {
+        let number = std::fs::read_to_string(format!("{}/dev", self.syspath())).expect("the device is there");
+        format!("b{}", number.trim())
+    }
+
+    /// Puts an image of this many bytes behind it; the kernel sends `change`.
+    pub fn attach(&self, bytes: u64) -> io::Result<()> {
+        let image =
+            OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&self.image)?;
+        image.set_len(bytes)?;
+        let node = OpenOptions::new().read(true).write(true).open(self.node())?;
+        let set = unsafe { libc::ioctl(node.as_raw_fd(), LOOP_SET_FD, image.as_raw_fd()) };
+        if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    pub fn detach(&self) {
+        if let Ok(node) = File::open(self.node()) {
+            unsafe { libc::ioctl(node.as_raw_fd(), LOOP_CLR_FD, 0) };
+        }
+    }
+
+    /// Removes the device; the kernel sends `remove`.
+    pub fn remove(&self) -> io::Result<()> {
+        self.detach();
+        // Detaching takes effect when the last opener is gone; udev daemons open disks for a moment.
+        for _ in 0..500 {
+            let done = unsafe {
+                libc::ioctl(self.control.as_raw_fd(), LOOP_CTL_REMOVE, libc::c_ulong::from(self.number))
+            };
+            if done >= 0 {
+                let _ = std::fs::remove_file(self.node());
+                return Ok(());
+            }
+            if io::Error::last_os_error().raw_os_error() != Some(libc::EBUSY) {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        Err(io::Error::last_os_error())
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        let _ = self.remove();
+        let _ = std::fs::remove_file(&self.image);
+    }
+}
