@@ -9,13 +9,13 @@
 use super::Roots;
 use crate::model::device::last_component;
 use crate::model::uevent::{absolute_devname, valid_property};
-use crate::model::{Device, DeviceId, Errno, Properties};
+use crate::model::{DevNum, Device, DeviceId, Errno, Properties};
 use crate::rules::ask::{Attr, ParentDevice};
 use bstr::{BStr, BString, ByteSlice};
 use std::fs::{File, OpenOptions};
 use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// A text attribute fits into one page (Documentation/filesystems/sysfs.rst).
@@ -279,6 +279,19 @@ impl Sysfs {
         };
         let device = devpath.filter(|p| self.is_device(p)).map(|p| self.device_at(p))?;
         (device.id().as_ref() == Some(id)).then_some(device.devpath)
+    }
+
+    /// Devpath of the device whose node is at this path; symlinks to it are followed. None for what is
+    /// no device node.
+    pub fn device_of_node(&self, node: &Path) -> Option<BString> {
+        let meta = std::fs::metadata(node).ok()?;
+        let devnum = DevNum { major: libc::major(meta.rdev()), minor: libc::minor(meta.rdev()) };
+        let kind = meta.file_type();
+        match (kind.is_block_device(), kind.is_char_device()) {
+            (true, _) => self.device_of_id(&DeviceId::Block(devnum)),
+            (_, true) => self.device_of_id(&DeviceId::Char(devnum)),
+            _ => None,
+        }
     }
 
     /// Devpath behind a path whose last component may be a symlink: all lists of devices in sysfs are
@@ -639,6 +652,14 @@ mod tests {
         for nothing in [&b"/sys"[..], b"/", b"", b"/devices", b"/devices/virtual", b"/none", b"/../secret"] {
             assert_eq!(sysfs.device(nothing), None, "{}", nothing.as_bstr());
         }
+    }
+
+    #[test]
+    fn a_node_leads_to_its_device() {
+        let sysfs = Sysfs::new(&Roots::default());
+        assert_eq!(sysfs.device_of_node(Path::new("/dev/null")).unwrap(), "/devices/virtual/mem/null");
+        assert_eq!(sysfs.device_of_node(Path::new("/dev")), None);
+        assert_eq!(sysfs.device_of_node(Path::new("/dev/none-such")), None);
     }
 
     #[test]
