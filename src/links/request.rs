@@ -31,12 +31,16 @@ pub fn set_name(ifindex: IfIndex, name: &[u8], seq: u32) -> Vec<u8> {
 /// Adds alternative names. The kernel refuses all of them when one exists already (EEXIST).
 pub fn add_alt_names(ifindex: IfIndex, names: &[BString], seq: u32) -> Vec<u8> {
     let flags = NLM_F_CREATE | NLM_F_EXCL | NLM_F_APPEND;
-    setting(RTM_NEWLINKPROP, flags, ifindex, seq).attribute(IFLA_PROP_LIST, &alt_names(names)).finish()
+    setting(RTM_NEWLINKPROP, flags, ifindex, seq)
+        .attribute(IFLA_PROP_LIST | NLA_F_NESTED, &alt_names(names))
+        .finish()
 }
 
 /// Removes alternative names.
 pub fn remove_alt_names(ifindex: IfIndex, names: &[BString], seq: u32) -> Vec<u8> {
-    setting(RTM_DELLINKPROP, 0, ifindex, seq).attribute(IFLA_PROP_LIST, &alt_names(names)).finish()
+    setting(RTM_DELLINKPROP, 0, ifindex, seq)
+        .attribute(IFLA_PROP_LIST | NLA_F_NESTED, &alt_names(names))
+        .finish()
 }
 
 /// What net_setup_link sets in one request; None leaves a setting alone.

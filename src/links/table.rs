@@ -534,7 +534,7 @@ impl Table {
     /// The stamp of a request's sequence number; 0 if it can be none of ours.
     fn stamp_of(&self, seq: u32) -> u64 {
         let age = (self.stamp as u32).wrapping_sub(seq);
-        self.stamp.checked_sub(u64::from(age)).unwrap_or(0)
+        self.stamp.saturating_sub(u64::from(age))
     }
 }
 

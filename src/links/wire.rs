@@ -35,6 +35,9 @@ pub const NLM_F_CAPPED: u16 = 0x100;
 pub const NLM_F_ACK_TLVS: u16 = 0x200;
 pub const NLMSGERR_ATTR_MSG: u16 = 1;
 
+/// In the type of an attribute that holds attributes; newer requests must set it.
+pub const NLA_F_NESTED: u16 = 0x8000;
+
 pub const IFLA_ADDRESS: u16 = 1;
 pub const IFLA_BROADCAST: u16 = 2;
 pub const IFLA_IFNAME: u16 = 3;

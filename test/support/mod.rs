@@ -22,6 +22,7 @@
 #![allow(dead_code)]
 
 pub mod cell;
+pub mod rtnl;
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
