@@ -12,6 +12,7 @@
 
 pub mod ask;
 pub mod eval;
+pub mod glob;
 pub mod outcome;
 pub mod pattern;
 pub mod program;

@@ -4,6 +4,8 @@
 pub mod account;
 pub mod clock;
 pub mod cpu;
+#[cfg(test)]
+pub mod fnmatch;
 pub mod fs;
 pub mod inotify;
 pub mod ioctl;
