@@ -326,7 +326,11 @@ mod tests {
             ("[z-a]", "m", false),
         ] {
             assert_eq!(matches(pattern.as_bytes(), text.as_bytes()), expected, "{pattern} on {text}");
-            assert_eq!(fnmatch(pattern.as_bytes(), text.as_bytes(), false), expected, "C: {pattern} on {text}");
+            assert_eq!(
+                fnmatch(pattern.as_bytes(), text.as_bytes(), false),
+                expected,
+                "C: {pattern} on {text}"
+            );
         }
     }
 
@@ -355,10 +359,34 @@ mod tests {
     /// Pieces that meet the corners of sets more often than random bytes would.
     fn pattern() -> impl Strategy<Value = Vec<u8>> {
         let piece = prop_oneof![
-            Just("*"), Just("?"), Just("["), Just("]"), Just("!"), Just("^"), Just("-"), Just("\\"),
-            Just("a"), Just("b"), Just("B"), Just("Z"), Just("z"), Just("["), Just("[a-c]"), Just("[!b]"),
-            Just("[[:alpha:]"), Just("[[:upper:]]"), Just("[[:lower:]-b]"), Just(":]"), Just("[:"), Just("."),
-            Just("[[=b=]]"), Just("[[.b.]]"), Just("[A-c]"), Just("[a-Z]"), Just("/"), Just("é"),
+            Just("*"),
+            Just("?"),
+            Just("["),
+            Just("]"),
+            Just("!"),
+            Just("^"),
+            Just("-"),
+            Just("\\"),
+            Just("a"),
+            Just("b"),
+            Just("B"),
+            Just("Z"),
+            Just("z"),
+            Just("["),
+            Just("[a-c]"),
+            Just("[!b]"),
+            Just("[[:alpha:]"),
+            Just("[[:upper:]]"),
+            Just("[[:lower:]-b]"),
+            Just(":]"),
+            Just("[:"),
+            Just("."),
+            Just("[[=b=]]"),
+            Just("[[.b.]]"),
+            Just("[A-c]"),
+            Just("[a-Z]"),
+            Just("/"),
+            Just("é"),
         ];
         proptest::collection::vec(piece, 0..8).prop_map(|p| p.concat().into_bytes())
     }

@@ -43,7 +43,9 @@ impl Pattern {
             matches_empty: value.split(|&b| b == b'|').any(|a| a.is_empty()),
             alternatives: stored().map(|a| Alternative::new(a, are_globs, ignore_case)).collect(),
             ignore_case,
-            trims_attribute: stored().next().is_some_and(|a| !matches!(a.last(), Some(b' ' | b'\t' | b'\n' | b'\r'))),
+            trims_attribute: stored()
+                .next()
+                .is_some_and(|a| !matches!(a.last(), Some(b' ' | b'\t' | b'\n' | b'\r'))),
         }
     }
 
@@ -129,11 +131,22 @@ mod tests {
 
     #[test]
     fn case_is_ignored_on_demand_in_every_class_of_pattern() {
-        for (value, subject) in
-            [("aBc", "AbC"), ("aB*", "ABx"), ("*bC", "xBc"), ("a?C", "AxC"), ("x|[a-c]y", "BY"), ("[A-C]", "b")]
-        {
-            assert!(Pattern::compile(value.as_bytes(), true).matches(subject.as_bytes()), "{value} on {subject}");
-            assert!(!Pattern::compile(value.as_bytes(), false).matches(subject.as_bytes()), "{value} on {subject}");
+        for (value, subject) in [
+            ("aBc", "AbC"),
+            ("aB*", "ABx"),
+            ("*bC", "xBc"),
+            ("a?C", "AxC"),
+            ("x|[a-c]y", "BY"),
+            ("[A-C]", "b"),
+        ] {
+            assert!(
+                Pattern::compile(value.as_bytes(), true).matches(subject.as_bytes()),
+                "{value} on {subject}"
+            );
+            assert!(
+                !Pattern::compile(value.as_bytes(), false).matches(subject.as_bytes()),
+                "{value} on {subject}"
+            );
         }
     }
 
