@@ -6,6 +6,7 @@ pub mod claims_dir;
 pub mod config;
 pub mod constants;
 pub mod database;
+pub mod enumerate;
 pub mod files;
 pub mod nodes;
 pub mod sysfs;
