@@ -74,6 +74,12 @@ impl Properties {
         self.position(hash(name), name).map(|i| self.entries[i].value.as_bstr())
     }
 
+    /// The whole property of this name.
+    pub fn find(&self, name: impl AsRef<[u8]>) -> Option<&Property> {
+        let name = name.as_ref();
+        self.position(hash(name), name).map(|i| &self.entries[i])
+    }
+
     /// Like [`get`](Self::get), without hashing.
     pub fn get_key(&self, key: &Key) -> Option<&BStr> {
         self.position(key.hash, &key.name).map(|i| self.entries[i].value.as_bstr())

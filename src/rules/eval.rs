@@ -1,20 +1,43 @@
-//! The evaluator that can stop in the middle. (Signatures; the body follows.)
+//! The evaluator that can stop in the middle.
+//!
+//! The state of one evaluation is a value: where it stands, the one open question, the facts it
+//! knows, what the rules have decided so far. An operation (token) is *tried* through `&self` and
+//! yields what is to change, or the first question whose answer is not known. On the answer the same
+//! operation is tried again from its beginning, with one fact more. Only [`Evaluation::commit`] takes
+//! `&mut self`.
+//!
+//! Must stay true: no operation has an effect before all its facts are in; exactly one question is
+//! open at a time; dropping an evaluation cancels it; the outcome depends on the answers alone.
+//! Read rules.md sections 3 to 8 first.
 
-use super::ask::{Answer, Ask};
-use super::outcome::Outcome;
-use super::specialise::Specialised;
-use crate::model::{Event, Properties};
-use bstr::BString;
+mod assign;
+mod dump;
+mod facts;
+mod matching;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+use super::ask::{Answer, Ask, BuiltinName, BuiltinResult, ParentDevice};
+use super::outcome::{Outcome, RunItem, Watch};
+use super::program::{Escape, Line, ListOp, OptionToken, Token};
+use super::specialise::{Entry, Run, RunKey, Specialised};
+use crate::model::event::OrderedSet;
+use crate::model::uevent::valid_property;
+use crate::model::{Action, Event, Key, Properties, Tags};
+use bstr::{BStr, BString, ByteSlice};
+use facts::{Facts, Stop, Try};
 use std::sync::Arc;
 
 /// What an evaluation needs to know besides its event.
 #[derive(Clone, Debug, Default)]
 pub struct EvalConfig {
-    /// Global properties (`udevadm control --property`): fall-back of ENV matches and `$env{}`.
+    /// Global properties (`udevadm control --property`): fall-back of ENV matches, `$env{}`, ENV+=.
     pub globals: Arc<Properties>,
     /// Strict interface names (naming scheme v249 and later).
     pub strict_names: bool,
-    /// `rd.` words of the kernel command line count.
+    /// We run in an initrd: `rd.` words of the kernel command line count.
     pub in_initrd: bool,
 }
 
@@ -36,44 +59,485 @@ pub enum Step {
 /// One event on its way through the rules.
 #[derive(Clone, Debug)]
 pub struct Evaluation {
-    event: Event,
+    program: Arc<Specialised>,
+    config: EvalConfig,
+    state: State,
+    facts: Facts,
+    /// The entry it stands at.
+    at: usize,
+    /// The token of that entry's line; None before the line is begun.
+    token: Option<usize>,
+    open: Option<Ask>,
+    notes: Vec<Note>,
+}
+
+/// What the rules have decided so far.
+#[derive(Clone, Debug)]
+struct State {
+    outcome: Outcome,
+    /// RESULT.
+    result: Option<BString>,
+    /// The device of the last parent group that held: 0 is the event's own, n its parent n - 1.
+    dev_parent: Option<u16>,
+    /// `string_escape` of the current line.
+    escape: Escape,
+    /// Lists and values that `:=` closed.
+    closed: Closed,
+    /// Kernel properties that rules overwrote or removed, as they were: IMPORT{db} sees them.
+    replaced: Vec<(BString, BString)>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Closed {
+    owner: bool,
+    group: bool,
+    mode: bool,
+    name: bool,
+    symlink: bool,
+    run: bool,
+    watch: bool,
+}
+
+/// A successful try.
+struct Tried<'p> {
+    holds: bool,
+    change: Change<'p>,
+}
+
+/// A substituted text, or that it was too long.
+enum Text {
+    Value(BString),
+    TooLong,
+}
+
+/// What an operation does to the state. Texts are substituted and cleaned.
+enum Change<'p> {
+    Nothing,
+    DevParent(Option<u16>),
+    Result { text: Option<BString>, truncated: bool },
+    /// In order; an empty value removes. `note` is worth saying besides.
+    Import { properties: Vec<(BString, BString)>, note: Option<&'static str> },
+    Builtin(BuiltinName, BuiltinResult),
+    Option(OptionToken),
+    Owner { id: Id, last: bool },
+    Group { id: Id, last: bool },
+    Mode { mode: Result<u32, Text>, last: bool },
+    Tag { op: ListOp, tag: Text },
+    SecLabel { module: &'p BString, op: ListOp, label: Text },
+    Unset(&'p Key),
+    Env(&'p Key, Text),
+    Name { name: Text, last: bool },
+    Symlink { op: ListOp, links: Text, last: bool },
+    /// None: it was too long.
+    Run { op: ListOp, item: Option<RunItem>, last: bool, clears_only: bool },
+    AttrWritten,
+    SysctlWritten,
+    /// The operation is left out, because of this.
+    Refused(log::Level, String),
+}
+
+/// A user or group.
+enum Id {
+    Known(u32),
+    Unknown(BString),
+    TooLong,
+}
+
+fn holds<'p>(holds: bool) -> Try<Tried<'p>> {
+    Ok(Tried { holds, change: Change::Nothing })
+}
+
+fn does(change: Change<'_>) -> Try<Tried<'_>> {
+    Ok(Tried { holds: true, change })
 }
 
 impl Evaluation {
-    /// At the first line; `event.old` is there, and merged for remove.
-    pub fn start(_program: Arc<Specialised>, event: Event, _config: EvalConfig) -> Evaluation {
-        Evaluation { event }
+    /// An evaluation at the first line. `event.old` is the old record, if there is one; for remove it
+    /// is already merged into the event.
+    pub fn start(program: Arc<Specialised>, event: Event, config: EvalConfig) -> Evaluation {
+        let outcome = Outcome {
+            event,
+            name: None,
+            owner: None,
+            group: None,
+            mode: None,
+            seclabels: Vec::new(),
+            run: Vec::new(),
+            watch: None,
+            db_persist: false,
+            link_priority: 0,
+            log_level: None,
+            alt_names: Vec::new(),
+            failure: None,
+        };
+        let state = State {
+            outcome,
+            result: None,
+            dev_parent: None,
+            escape: Escape::Unset,
+            closed: Closed::default(),
+            replaced: Vec::new(),
+        };
+        let facts = Facts::default();
+        Evaluation { program, config, state, facts, at: 0, token: None, open: None, notes: Vec::new() }
     }
-    /// Goes on until a question is open or all lines are done.
+
+    /// Goes on until a question is open or all lines are done. Calling it again with a question open
+    /// repeats the question.
     pub fn run(&mut self) -> Step {
-        todo!()
+        if let Some(ask) = &self.open {
+            return Step::Ask(ask.clone());
+        }
+        let program = self.program.clone();
+        while self.state.outcome.failure.is_none() {
+            let Some(entry) = program.entry(self.at) else { break };
+            match self.advance(&program, entry) {
+                Ok(()) => {}
+                Err(stop) => match *stop {
+                    Stop::Ask(ask) => {
+                        self.open = Some(ask.clone());
+                        return Step::Ask(ask);
+                    }
+                    Stop::Fail(errno, what) => {
+                        self.note(log::Level::Error, format_args!("{what}; the event fails"));
+                        self.state.outcome.failure = Some(errno);
+                    }
+                },
+            }
+        }
+        Step::Done
     }
-    /// Answers the open question.
-    pub fn answer(&mut self, _answer: Answer) {
-        todo!()
+
+    /// Answers the open question. Without one there is nothing to answer, and nothing happens.
+    pub fn answer(&mut self, answer: Answer) {
+        if let Some(ask) = self.open.take() {
+            self.facts.learn(ask, answer);
+        }
     }
+
     /// The event as it is now: what programs get as environment, what builtins read.
     pub fn event(&self) -> &Event {
-        &self.event
+        &self.state.outcome.event
     }
-    /// File (index into [`super::program::RuleSet::files`]) and line number it stands at.
+
+    /// The parents of the device, if a rule asked for them.
+    pub fn parents(&self) -> Option<&Arc<[ParentDevice]>> {
+        self.facts.known_parents()
+    }
+
+    /// File (index into [`super::program::RuleSet::files`]) and line number it stands at, or stood
+    /// at last.
     pub fn position(&self) -> (u32, u32) {
-        todo!()
+        let entry = self.program.entry(self.at).or_else(|| self.program.entry(self.at.checked_sub(1)?));
+        entry.and_then(|e| self.program.line(e)).map_or((0, 0), |line| (line.file, line.number))
     }
+
+    /// The path of the file of [`position`](Self::position).
+    pub fn file(&self, index: u32) -> &BStr {
+        self.program.rules().files.get(index as usize).map_or(b"".as_bstr(), |f| f.as_bstr())
+    }
+
     /// OPTIONS="log_level=..." so far.
     pub fn log_level(&self) -> Option<log::LevelFilter> {
-        todo!()
+        self.state.outcome.log_level
     }
+
     /// Messages since the last call.
     pub fn take_notes(&mut self) -> Vec<Note> {
-        todo!()
+        std::mem::take(&mut self.notes)
     }
-    /// The path of the file at this index, for [`Evaluation::position`].
-    pub fn file(&self, _index: u32) -> BString {
-        todo!()
-    }
-    /// What the rules decided.
+
+    /// What the rules decided. Before [`Step::Done`]: what they have decided so far.
     pub fn into_outcome(self) -> Outcome {
-        todo!()
+        self.state.outcome
     }
+
+    /// Begins a line, or goes over the lines of a run, or tries the tokens of the line until one does
+    /// not hold.
+    fn advance(&mut self, program: &Specialised, entry: &Entry) -> Try<()> {
+        let mut at = match self.token {
+            Some(token) => token,
+            None => {
+                if let Some(run) = program.run(entry) {
+                    let next = self.seek(program, run)?;
+                    if next.at != self.at {
+                        self.at = next.at;
+                        if next.clears_parent {
+                            self.state.dev_parent = None;
+                        }
+                        return Ok(());
+                    }
+                }
+                self.state.escape = Escape::Unset;
+                entry.first as usize
+            }
+        };
+        let line: Option<&Line> = program.line(entry);
+        let tokens = line.map_or(&[][..], |l| &l.tokens);
+        while let Some(token) = tokens.get(at) {
+            self.token = Some(at);
+            let holds = match token {
+                Token::Match(m) => self.matches(m)?,
+                _ => {
+                    let tried = self.attempt(token)?;
+                    self.commit(tried.change);
+                    tried.holds
+                }
+            };
+            self.facts.forget_operation();
+            if !holds {
+                self.go_to(self.at + 1);
+                return Ok(());
+            }
+            at += 1;
+        }
+        self.go_to(entry.goto().unwrap_or(self.at + 1));
+        Ok(())
+    }
+
+    fn go_to(&mut self, at: usize) {
+        self.at = at;
+        self.token = None;
+    }
+
+    /// The first entry of a run, from here on, that the value of its key can match.
+    fn seek(&self, program: &Specialised, run: &Run) -> Try<Next> {
+        let past = |at| Next { at, clears_parent: false };
+        for token in program.run_prefix(run) {
+            if let Token::Match(m) = token
+                && !self.matches(m)?
+            {
+                return Ok(past(run.end));
+            }
+        }
+        match program.run_key(run) {
+            None => Ok(past(self.at)),
+            Some(RunKey::Match(m)) => {
+                Ok(past(self.subject(m)?.map_or(run.end, |value| run.next(self.at, &value))))
+            }
+            Some(RunKey::Parents { shared, attr, trims }) => {
+                let at = self.seek_parents(run, shared, attr, trims)?;
+                Ok(Next { at, clears_parent: at != self.at })
+            }
+        }
+    }
+
+    /// Takes in what an operation decided.
+    fn commit(&mut self, change: Change<'_>) {
+        let outcome = &mut self.state.outcome;
+        match change {
+            Change::Nothing | Change::SysctlWritten => {}
+            Change::DevParent(device) => self.state.dev_parent = device,
+            Change::Result { text, truncated } => {
+                self.state.result = text;
+                if truncated {
+                    self.note(log::Level::Warn, format_args!("the output of the program is too long, its end is lost"));
+                }
+            }
+            Change::Import { properties, note } => {
+                if let Some(note) = note {
+                    self.note(log::Level::Warn, format_args!("{note}"));
+                }
+                for (name, value) in properties {
+                    self.set_property(&name, value);
+                }
+            }
+            Change::Builtin(builtin, result) => self.commit_builtin(builtin, result),
+            Change::Option(option) => self.commit_option(option),
+            Change::Owner { id, last } => {
+                self.state.closed.owner |= last;
+                if let Some(id) = self.checked_id("OWNER", id) {
+                    self.state.outcome.owner = Some(id);
+                }
+            }
+            Change::Group { id, last } => {
+                self.state.closed.group |= last;
+                if let Some(id) = self.checked_id("GROUP", id) {
+                    self.state.outcome.group = Some(id);
+                }
+            }
+            Change::Mode { mode, last } => {
+                self.state.closed.mode |= last;
+                match mode {
+                    Ok(mode) => outcome.mode = Some(mode),
+                    Err(Text::TooLong) => self.too_long("MODE"),
+                    Err(Text::Value(text)) => {
+                        self.note(log::Level::Error, format_args!("MODE {text:?} is no mode, ignored"));
+                    }
+                }
+            }
+            Change::Tag { op, tag } => self.commit_tag(op, tag),
+            Change::SecLabel { module, op, label } => {
+                if op == ListOp::Set {
+                    outcome.seclabels.clear();
+                }
+                match label {
+                    Text::Value(label) => outcome.seclabels.push((module.clone(), label)),
+                    Text::TooLong => self.too_long("SECLABEL"),
+                }
+            }
+            Change::Unset(key) => self.remove_property(key.name()),
+            Change::Env(key, Text::Value(value)) => self.set_property(key.name(), value),
+            Change::Env(key, Text::TooLong) => {
+                self.note(log::Level::Warn, format_args!("ENV{{{}}}: too long, ignored", key.name()));
+            }
+            Change::Name { name, last } => {
+                self.state.closed.name |= last;
+                match name {
+                    Text::Value(name) => outcome.name = Some(name),
+                    Text::TooLong => self.too_long("NAME"),
+                }
+            }
+            Change::Symlink { op, links, last } => self.commit_symlink(op, links, last),
+            Change::Run { op, item, last, clears_only } => {
+                self.state.closed.run |= last;
+                if op == ListOp::Set {
+                    outcome.run.clear();
+                }
+                match item {
+                    _ if clears_only => {}
+                    Some(item) => outcome.run.push(item),
+                    None => self.too_long("RUN"),
+                }
+            }
+            Change::AttrWritten => self.facts.forget_attrs(),
+            Change::Refused(level, text) => self.note(level, format_args!("{text}")),
+        }
+    }
+
+    fn commit_builtin(&mut self, builtin: BuiltinName, result: BuiltinResult) {
+        if builtin.runs_once() {
+            self.facts.set_verdict(builtin, result.success);
+        }
+        for (name, value) in result.properties {
+            match value {
+                Some(value) => self.set_property(&name, value),
+                None => self.remove_property(&name),
+            }
+        }
+        if !result.alt_names.is_empty() {
+            self.state.outcome.alt_names = result.alt_names;
+        }
+    }
+
+    fn commit_option(&mut self, option: OptionToken) {
+        let outcome = &mut self.state.outcome;
+        match option {
+            OptionToken::StringEscape(escape) => self.state.escape = escape,
+            OptionToken::DbPersist => outcome.db_persist = true,
+            OptionToken::Watch { .. } if self.state.closed.watch => {}
+            OptionToken::Watch { on, last } => {
+                self.state.closed.watch = last;
+                outcome.watch = Some(if on { Watch::On } else { Watch::Off });
+            }
+            OptionToken::LinkPriority(priority) => outcome.link_priority = priority,
+            OptionToken::LogLevel(level) => outcome.log_level = level,
+            OptionToken::Dump { json } => {
+                let text = if json { dump::json(outcome) } else { dump::text(outcome) };
+                self.note(log::Level::Info, format_args!("{text}"));
+            }
+        }
+    }
+
+    fn commit_tag(&mut self, op: ListOp, tag: Text) {
+        let event = &mut self.state.outcome.event;
+        if op == ListOp::Set {
+            event.tags.current.clear();
+            // those of earlier events stay (v258)
+            event.tags.sticky = event.old.as_ref().map_or_else(OrderedSet::default, |old| old.tags.clone());
+        }
+        match tag {
+            Text::TooLong => self.too_long("TAG"),
+            Text::Value(tag) if !Tags::is_valid(&tag) => {
+                self.note(log::Level::Warn, format_args!("TAG {tag:?}: only letters, digits, - and _ may stand in a tag, ignored"));
+            }
+            Text::Value(tag) if op == ListOp::Remove => event.tags.remove(&tag),
+            Text::Value(tag) => event.tags.add(&tag),
+        }
+    }
+
+    fn commit_symlink(&mut self, op: ListOp, links: Text, last: bool) {
+        self.state.closed.symlink |= last;
+        let set = &mut self.state.outcome.event.links;
+        if op == ListOp::Set {
+            set.clear();
+        }
+        let text = match links {
+            Text::Value(text) => text,
+            Text::TooLong => return self.too_long("SYMLINK"),
+        };
+        for word in text.split(|b| super::subst::is_blank(*b)).filter(|w| !w.is_empty()) {
+            let set = &mut self.state.outcome.event.links;
+            match text::link_path(word) {
+                None => self.note(
+                    log::Level::Warn,
+                    format_args!("SYMLINK {:?} does not lead below /dev, ignored", word.as_bstr()),
+                ),
+                Some(path) if op == ListOp::Remove => {
+                    set.remove(&path);
+                }
+                Some(path) => {
+                    set.insert(path);
+                }
+            }
+        }
+    }
+
+    fn checked_id(&mut self, key: &str, id: Id) -> Option<u32> {
+        match id {
+            Id::Known(id) => return Some(id),
+            Id::Unknown(name) => self.note(log::Level::Error, format_args!("{key} {name:?} is not known, ignored")),
+            Id::TooLong => self.too_long(key),
+        }
+        None
+    }
+
+    /// Sets a property; an empty value removes it (262), an invalid one is left out with a note.
+    fn set_property(&mut self, name: &[u8], value: BString) {
+        if value.is_empty() {
+            self.remove_property(name);
+        } else if valid_property(name, &value) {
+            self.remember_kernel_property(name);
+            self.state.outcome.event.properties.set_stored(name, value);
+        } else {
+            let name = name.as_bstr();
+            self.note(log::Level::Error, format_args!("property {name:?}={value:?} cannot be stored, ignored"));
+        }
+    }
+
+    fn remove_property(&mut self, name: &[u8]) {
+        self.remember_kernel_property(name);
+        self.state.outcome.event.properties.remove(name);
+    }
+
+    /// Keeps the kernel's value of a property that is about to change. What rules set is stored, but
+    /// for names with a dot, which no kernel uses.
+    fn remember_kernel_property(&mut self, name: &[u8]) {
+        let event = &self.state.outcome.event;
+        if event.action == Action::Remove || name.starts_with(b".") {
+            return;
+        }
+        if let Some(p) = event.properties.find(name)
+            && !p.stored
+        {
+            self.state.replaced.push((p.name.clone(), p.value.clone()));
+        }
+    }
+
+    fn too_long(&mut self, key: &str) {
+        self.note(log::Level::Warn, format_args!("{key}: the substituted text is too long, ignored"));
+    }
+
+    fn note(&mut self, level: log::Level, what: std::fmt::Arguments<'_>) {
+        let (file, line) = self.position();
+        let text = format!("{}:{line}: {what}", self.file(file));
+        self.notes.push(Note { level, text });
+    }
+}
+
+/// Where a run leads to.
+struct Next {
+    at: usize,
+    /// Lines were passed over whose parent group failed.
+    clears_parent: bool,
 }

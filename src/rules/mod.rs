@@ -13,6 +13,7 @@
 pub mod ask;
 pub mod eval;
 pub mod glob;
+pub mod memory_world;
 pub mod outcome;
 pub mod pattern;
 pub mod program;

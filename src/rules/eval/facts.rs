@@ -1,0 +1,246 @@
+//! What an evaluation knows of the world: answers that stay true for the whole event, and the one
+//! answer that belongs to the current operation.
+
+use crate::model::event::BuildFnv;
+use crate::rules::ask::{
+    Answer, Ask, Attr, BuiltinName, BuiltinResult, Constant, Exit, ParentDevice, ParentState, Subject,
+};
+use crate::model::Errno;
+use bstr::{BStr, BString, ByteSlice};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Why an operation cannot be finished.
+#[derive(Clone, Debug)]
+pub(super) enum Stop {
+    /// This fact is missing.
+    Ask(Ask),
+    /// The event fails (rules.md 9.5), because of what.
+    Fail(Errno, String),
+}
+
+/// The result of one try. Boxed: most tries succeed, and they should not carry the size of an ask.
+pub(super) type Try<T> = Result<T, Box<Stop>>;
+
+pub(super) fn ask<T>(ask: Ask) -> Try<T> {
+    Err(Box::new(Stop::Ask(ask)))
+}
+
+pub(super) fn fail<T>(errno: Errno, what: String) -> Try<T> {
+    Err(Box::new(Stop::Fail(errno, what)))
+}
+
+type Attrs = HashMap<BString, Attr, BuildFnv>;
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Facts {
+    parents: Option<Arc<[ParentDevice]>>,
+    states: Vec<Option<Arc<ParentState>>>,
+    /// Empty if none is bound.
+    driver: Option<BString>,
+    /// Absence included; 0 is the event's device, n its parent n - 1.
+    attrs: Vec<Attrs>,
+    /// Of `[subsystem/sysname]` devices: few.
+    named: Vec<(BString, BString, BString, Attr)>,
+    constants: [Option<BString>; 3],
+    /// Verdicts of builtins that run once.
+    once: [Option<bool>; BuiltinName::ALL.len()],
+    /// To the ask of the current operation other than the above.
+    operation: Option<Answer>,
+}
+
+impl Facts {
+    /// Keeps an answer. One of the wrong kind counts as "not there", so that no ask is repeated for
+    /// ever.
+    pub fn learn(&mut self, ask: Ask, answer: Answer) {
+        match ask {
+            Ask::Parents => {
+                self.parents = Some(match answer {
+                    Answer::Parents(parents) => parents,
+                    _ => Arc::new([]),
+                });
+            }
+            Ask::Driver => self.driver = Some(into_text(answer)),
+            Ask::ParentState(n) => {
+                let state = match answer {
+                    Answer::Parent(state) => state,
+                    _ => Arc::default(),
+                };
+                put(&mut self.states, usize::from(n), Some(state));
+            }
+            Ask::Attr { subject, name } => {
+                let attr = match answer {
+                    Answer::Attr(attr) => attr,
+                    _ => Attr::Missing,
+                };
+                self.learn_attr(subject, name, attr);
+            }
+            Ask::Constant(constant) => self.constants[constant as usize] = Some(into_text(answer)),
+            _ => self.operation = Some(answer),
+        }
+    }
+
+    fn learn_attr(&mut self, subject: Subject, name: BString, attr: Attr) {
+        let at = match subject {
+            Subject::Event => 0,
+            Subject::Parent(n) => usize::from(n) + 1,
+            Subject::Named { subsystem, sysname } => return self.named.push((subsystem, sysname, name, attr)),
+        };
+        if self.attrs.len() <= at {
+            self.attrs.resize_with(at + 1, Attrs::default);
+        }
+        self.attrs[at].insert(name, attr);
+    }
+
+    /// The operation is over.
+    pub fn forget_operation(&mut self) {
+        self.operation = None;
+    }
+
+    /// An attribute was written: any name may lead to it (`..`, `*`, `[sub/dev]`), and the kernel may
+    /// have stored something else than was written, so all are read again when asked for.
+    pub fn forget_attrs(&mut self) {
+        self.attrs.clear();
+        self.named.clear();
+    }
+
+    pub fn parents(&self) -> Try<&[ParentDevice]> {
+        match &self.parents {
+            Some(parents) => Ok(parents),
+            None => ask(Ask::Parents),
+        }
+    }
+
+    /// The parents, if they were asked for.
+    pub fn known_parents(&self) -> Option<&Arc<[ParentDevice]>> {
+        self.parents.as_ref()
+    }
+
+    pub fn parent_state(&self, n: u16) -> Try<&ParentState> {
+        match self.states.get(usize::from(n)) {
+            Some(Some(state)) => Ok(state),
+            _ => ask(Ask::ParentState(n)),
+        }
+    }
+
+    pub fn driver(&self) -> Try<&BStr> {
+        match &self.driver {
+            Some(driver) => Ok(driver.as_bstr()),
+            None => ask(Ask::Driver),
+        }
+    }
+
+    /// Of the event's device (0) or its parent n - 1; None if it is missing.
+    pub fn attr(&self, device: u16, name: &BStr) -> Try<Option<&BStr>> {
+        match self.attrs.get(usize::from(device)).and_then(|attrs| attrs.get(name)) {
+            Some(Attr::Value(value)) => Ok(Some(until_nul(value))),
+            Some(_) => Ok(None),
+            None => {
+                let subject = match device {
+                    0 => Subject::Event,
+                    n => Subject::Parent(n - 1),
+                };
+                ask(Ask::Attr { subject, name: name.into() })
+            }
+        }
+    }
+
+    /// Of a `[subsystem/sysname]` device: None if there is no such device, empty if the attribute is
+    /// missing (rules.md 3.4).
+    pub fn named_attr(&self, subsystem: &BStr, sysname: &BStr, name: &BStr) -> Try<Option<&BStr>> {
+        let known = self.named.iter().find(|k| k.0 == subsystem && k.1 == sysname && k.2 == name);
+        match known.map(|k| &k.3) {
+            Some(Attr::Value(value)) => Ok(Some(until_nul(value))),
+            Some(Attr::Missing) => Ok(Some(b"".as_bstr())),
+            Some(Attr::NoDevice) => Ok(None),
+            None => ask(Ask::Attr {
+                subject: Subject::Named { subsystem: subsystem.into(), sysname: sysname.into() },
+                name: name.into(),
+            }),
+        }
+    }
+
+    pub fn constant(&self, constant: Constant) -> Try<&BStr> {
+        match &self.constants[constant as usize] {
+            Some(text) => Ok(text.as_bstr()),
+            None => ask(Ask::Constant(constant)),
+        }
+    }
+
+    pub fn verdict(&self, builtin: BuiltinName) -> Option<bool> {
+        self.once[builtin as usize]
+    }
+
+    pub fn set_verdict(&mut self, builtin: BuiltinName, verdict: bool) {
+        self.once[builtin as usize] = Some(verdict);
+    }
+
+    fn operation(&self, question: impl FnOnce() -> Ask) -> Try<&Answer> {
+        match &self.operation {
+            Some(answer) => Ok(answer),
+            None => ask(question()),
+        }
+    }
+
+    /// Of [`Ask::Sysctl`], [`Ask::File`], [`Ask::CommandLine`]: an error fails the event.
+    pub fn text(&self, what: &str, question: impl FnOnce() -> Ask) -> Try<Option<&BStr>> {
+        match self.operation(question)? {
+            Answer::Text(Ok(text)) => Ok(text.as_ref().map(|t| t.as_bstr())),
+            Answer::Text(Err(errno)) => fail(*errno, format!("cannot read {what}: {errno}")),
+            _ => Ok(None),
+        }
+    }
+
+    pub fn mode(&self, path: &BStr) -> Try<Option<u32>> {
+        match self.operation(|| Ask::Mode { path: path.into() })? {
+            Answer::Mode(Ok(mode)) => Ok(*mode),
+            Answer::Mode(Err(errno)) => fail(*errno, format!("cannot look for {path}: {errno}")),
+            _ => Ok(None),
+        }
+    }
+
+    pub fn id(&self, question: impl FnOnce() -> Ask) -> Try<Option<u32>> {
+        Ok(match self.operation(question)? {
+            Answer::Id(id) => *id,
+            _ => None,
+        })
+    }
+
+    pub fn exit(&self, command: &BStr) -> Try<Option<&Exit>> {
+        Ok(match self.operation(|| Ask::Run { command: command.into() })? {
+            Answer::Exit(exit) => Some(exit),
+            _ => None,
+        })
+    }
+
+    pub fn builtin(&self, builtin: BuiltinName, command: &BStr) -> Try<Option<&BuiltinResult>> {
+        Ok(match self.operation(|| Ask::Builtin { builtin, command: command.into() })? {
+            Answer::Builtin(result) => Some(result),
+            _ => None,
+        })
+    }
+
+    pub fn written(&self, question: impl FnOnce() -> Ask) -> Try<()> {
+        self.operation(question).map(|_| ())
+    }
+}
+
+fn into_text(answer: Answer) -> BString {
+    match answer {
+        Answer::Text(Ok(Some(text))) => text,
+        _ => BString::default(),
+    }
+}
+
+/// An embedded NUL ends a value.
+fn until_nul(value: &BString) -> &BStr {
+    value.find_byte(0).map_or(value.as_bstr(), |end| value[..end].as_bstr())
+}
+
+fn put<T: Clone + Default>(list: &mut Vec<T>, at: usize, item: T) {
+    if list.len() <= at {
+        list.resize(at + 1, T::default());
+    }
+    list[at] = item;
+}

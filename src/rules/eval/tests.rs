@@ -1,0 +1,132 @@
+//! The evaluator on a world in memory. Every evaluation of these tests is run in three ways that must
+//! agree: plain, specialised, and cloned at each question.
+
+
+
+mod random;
+
+
+use crate::model::{Action, Event};
+use crate::rules::eval::{EvalConfig, Evaluation, Note, Step};
+use crate::rules::memory_world::{MemoryDevice, MemoryWorld};
+use crate::rules::outcome::Outcome;
+use crate::rules::program::RuleSet;
+use crate::rules::specialise::{Kind, Specialised};
+use std::sync::Arc;
+
+/// All that an outcome says, as text.
+fn summary(outcome: &Outcome) -> String {
+    let event = &outcome.event;
+    format!(
+        "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
+        event.properties,
+        event.links.iter().collect::<Vec<_>>(),
+        event.tags.sticky.iter().collect::<Vec<_>>(),
+        event.tags.current.iter().collect::<Vec<_>>(),
+        outcome.name,
+        outcome.owner,
+        outcome.group,
+        outcome.mode,
+        outcome.seclabels,
+        outcome.run,
+        outcome.watch,
+        outcome.db_persist,
+        outcome.link_priority,
+        outcome.log_level,
+        outcome.alt_names,
+        outcome.failure,
+    )
+}
+
+/// Goes on to the end. With `fork`, clones at each question; every clone must come to the same end
+/// as the original.
+fn finish(mut evaluation: Evaluation, world: &mut MemoryWorld, fork: bool) -> (Outcome, Vec<Note>) {
+    let mut forks = Vec::new();
+    while let Step::Ask(ask) = evaluation.run() {
+        assert_eq!(evaluation.run(), Step::Ask(ask.clone()), "the question stays open");
+        if fork {
+            let (outcome, _) = finish(evaluation.clone(), &mut world.clone(), false);
+            forks.push((ask.clone(), summary(&outcome)));
+        }
+        let answer = world.answer(evaluation.event(), &ask);
+        evaluation.answer(answer);
+    }
+    assert_eq!(evaluation.run(), Step::Done);
+    let notes = evaluation.take_notes();
+    let outcome = evaluation.into_outcome();
+    let expected = summary(&outcome);
+    for (ask, summary) in forks {
+        assert_eq!(summary, expected, "cloned at {ask:?}");
+    }
+    (outcome, notes)
+}
+
+/// Evaluates in all three ways.
+fn evaluate_all_ways(
+    rules: Arc<RuleSet>,
+    event: &Event,
+    world: &mut MemoryWorld,
+    config: &EvalConfig,
+) -> (Outcome, Vec<Note>) {
+    let kind = Kind::of(event);
+    let plain = Arc::new(Specialised::plain(rules.clone(), kind));
+    let folded = Arc::new(Specialised::new(rules, kind));
+    let mut other = world.clone();
+    let start = |program| Evaluation::start(program, event.clone(), config.clone());
+    let (expected, expected_notes) = finish(start(plain), &mut other, false);
+    let (outcome, notes) = finish(start(folded), world, true);
+    assert_eq!(summary(&outcome), summary(&expected), "specialised against plain");
+    assert_eq!(notes, expected_notes, "specialised against plain");
+    (outcome, notes)
+}
+
+/// A virtual device without parents.
+fn null() -> Event {
+    let properties = [("MAJOR", "1"), ("MINOR", "3"), ("DEVNAME", "/dev/null"), ("DEVMODE", "0666")];
+    crate::rules::memory_world::event(Action::Add, "/devices/virtual/mem/null", "mem", &properties)
+}
+
+const HOST: &str = "/devices/pci0000:00/0000:00:1f.2";
+const SCSI: &str = "/devices/pci0000:00/0000:00:1f.2/host0/target0:0:0/0:0:0:0";
+const SDA: &str = "/devices/pci0000:00/0000:00:1f.2/host0/target0:0:0/0:0:0:0/block/sda";
+const SDA1: &str = "/devices/pci0000:00/0000:00:1f.2/host0/target0:0:0/0:0:0:0/block/sda/sda1";
+
+fn sda1() -> Event {
+    let properties = [("MAJOR", "8"), ("MINOR", "1"), ("DEVNAME", "/dev/sda1"), ("DEVTYPE", "partition")];
+    crate::rules::memory_world::event(Action::Add, SDA1, "block", &properties)
+}
+
+/// A SCSI disk with a partition, its host, and a few virtual devices.
+fn machine() -> MemoryWorld {
+    let mut world = MemoryWorld::default();
+    let mut host = MemoryDevice::new(HOST, "pci", &[("vendor", "0x8086\n")]);
+    host.driver = "ahci".into();
+    let mut scsi = MemoryDevice::new(
+        SCSI,
+        "scsi",
+        &[
+            ("vendor", "ATA     \n"),
+            ("model", "ST910021AS      \n"),
+            ("queue_depth", "1\n"),
+            ("type", "0\n"),
+            ("whitespace_test", "WHITE  SPACE   \n"),
+        ],
+    );
+    scsi.driver = "sd".into();
+    let mut disk = MemoryDevice::new(
+        SDA,
+        "block",
+        &[("size", "1000\n"), ("queue/nr_requests", "128\n"), ("range", "16\n"), ("empty", "\n")],
+    );
+    disk.properties = [("DEVNAME", "/dev/sda"), ("DEVTYPE", "disk"), ("PARENT_A", "1"), ("OTHER", "2")]
+        .into_iter()
+        .collect();
+    let part = MemoryDevice::new(SDA1, "block", &[("size", "10\n"), ("test:colon+plus", "?\n"), ("empty", "\n")]);
+    let eth = MemoryDevice::new("/devices/pci0000:00/eth/net/eth0", "net", &[("address", "00:11:22:33:44:55\n")]);
+    let dmi = MemoryDevice::new("/devices/virtual/dmi/id", "dmi", &[("product_name", "Virtual Thing\n")]);
+    let null = MemoryDevice::new("/devices/virtual/mem/null", "mem", &[("dev", "1:3\n")]);
+    let veth = MemoryDevice::new("/devices/virtual/net/veth0", "net", &[("address", "0a:00:00:00:00:01\n")]);
+    world.devices = vec![host, scsi, disk, part, eth, dmi, null, veth];
+    world.program("/bin/true", "");
+    world
+}

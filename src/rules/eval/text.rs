@@ -1,0 +1,267 @@
+//! Texts that rules import or name: lines of programs and files, the kernel command line, symlink
+//! paths, names of kernel parameters, modes and ids.
+
+use crate::model::device::parse_u32;
+use crate::rules::sanitise::trim;
+use crate::rules::subst::is_blank;
+use bstr::{BStr, BString, ByteSlice};
+
+/// Longest line of an imported file (rules.md section 4); reading stops at a longer one.
+const MAX_LINE: usize = 1 << 20;
+
+/// The properties in the output of a program or in a file, in order, empty values included
+/// (rules.md section 4); false if a line was too long to go on.
+pub(super) fn parse_properties(text: &[u8]) -> (Vec<(BString, BString)>, bool) {
+    let mut properties = Vec::new();
+    for line in text.split(|b| matches!(b, b'\n' | b'\r' | 0)) {
+        if line.len() > MAX_LINE {
+            return (properties, false);
+        }
+        if let Some((name, value)) = parse_property(line) {
+            properties.push((name.into(), value.into()));
+        }
+    }
+    (properties, true)
+}
+
+fn parse_property(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let line = trim(line);
+    if line.starts_with(b"#") {
+        return None;
+    }
+    let (name, value) = line.split_once_str("=")?;
+    let (name, value) = (trim(name), trim(value));
+    let (&first, &last) = (value.first()?, value.last()?);
+    if name.is_empty() {
+        return None;
+    }
+    if first != b'"' && first != b'\'' {
+        return Some((name, value));
+    }
+    (value.len() >= 2 && first == last).then(|| (name, &value[1..value.len() - 1]))
+}
+
+/// Output of which the end is missing, without its last, partial line.
+pub(super) fn whole_lines(output: &[u8]) -> &[u8] {
+    output.rfind_byteset(b"\n\r").map_or(b"", |end| &output[..end])
+}
+
+/// The value of a word of the kernel command line: the last `key=value`, else `1` for a bare key
+/// (rules.md section 4). `-` and `_` are equal; words with `rd.` in front count in the initrd only.
+pub(super) fn command_line_value(text: &[u8], key: &[u8], in_initrd: bool) -> Option<BString> {
+    let same = |a: &[u8]| {
+        let plain = |b: u8| if b == b'-' { b'_' } else { b };
+        a.len() == key.len() && a.iter().zip(key).all(|(a, b)| plain(*a) == plain(*b))
+    };
+    let mut found = None;
+    let mut bare = false;
+    for word in quoted_words(text) {
+        if word.starts_with(b"rd.") && !in_initrd {
+            continue;
+        }
+        match word.split_once_str("=") {
+            Some((name, value)) if same(name) => found = Some(value.into()),
+            None if same(&word) => bare = true,
+            _ => {}
+        }
+    }
+    found.or_else(|| bare.then(|| "1".into()))
+}
+
+/// Words between white space; quotes group and are removed.
+fn quoted_words(text: &[u8]) -> Vec<BString> {
+    let mut words = Vec::new();
+    let mut word: Option<BString> = None;
+    let mut quote = None;
+    for &byte in text {
+        match quote {
+            Some(q) if byte == q => quote = None,
+            Some(_) => word.get_or_insert_default().push(byte),
+            None if byte == b'"' || byte == b'\'' => {
+                quote = Some(byte);
+                word.get_or_insert_default();
+            }
+            None if is_blank(byte) || byte == 0 => words.extend(word.take()),
+            None => word.get_or_insert_default().push(byte),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+/// A symlink below `/dev/` as a relative path without `.`, `..` and empty components (rules.md 8.3);
+/// None for one that leads elsewhere or to `/dev` itself.
+pub(super) fn link_path(text: &[u8]) -> Option<BString> {
+    let mut components = text.split(|&b| b == b'/').filter(|c| !matches!(*c, b"" | b"."));
+    if text.starts_with(b"/") && components.next() != Some(b"dev") {
+        return None;
+    }
+    let mut path = BString::default();
+    for component in components {
+        if component == b".." {
+            return None;
+        }
+        if !path.is_empty() {
+            path.push(b'/');
+        }
+        path.extend_from_slice(component);
+    }
+    (!path.is_empty()).then_some(path)
+}
+
+/// The name of a kernel parameter in slash form (rules.md 3.6): if the first separator is a dot, dots
+/// and slashes change places. None if it is no plain path below `/proc/sys`.
+pub(super) fn sysctl_name(name: &[u8]) -> Option<BString> {
+    let dotted = name.iter().find(|b| matches!(b, b'/' | b'.')) == Some(&b'.');
+    let name: Vec<u8> = match dotted {
+        false => name.to_vec(),
+        true => name
+            .iter()
+            .map(|b| match b {
+                b'.' => b'/',
+                b'/' => b'.',
+                other => *other,
+            })
+            .collect(),
+    };
+    let path = name.strip_prefix(b"/").unwrap_or(&name);
+    let plain = path.split(|&b| b == b'/').all(|part| !matches!(part, b"" | b"." | b".."));
+    plain.then(|| path.into())
+}
+
+/// Octal digits up to 07777, blanks in front allowed (rules.md 8.7).
+pub(super) fn parse_mode(text: &[u8]) -> Option<u32> {
+    let start = text.iter().position(|b| !is_blank(*b))?;
+    let digits = &text[start..];
+    if !digits.iter().all(|b| matches!(b, b'0'..=b'7')) {
+        return None;
+    }
+    digits.iter().try_fold(0u32, |mode, b| {
+        let mode = mode * 8 + u32::from(b - b'0');
+        (mode <= 0o7777).then_some(mode)
+    })
+}
+
+/// A user or group by number (rules.md 8.6): what is not one is a name.
+pub(super) fn parse_id(text: &[u8]) -> Option<u32> {
+    if text.len() > 1 && text.starts_with(b"0") {
+        return None;
+    }
+    parse_u32(text).filter(|id| !matches!(*id, 65535 | u32::MAX))
+}
+
+/// The parts of `[subsystem/sysname]attr` or `[subsystem/sysname]/attr`.
+pub(super) fn named_attr(text: &[u8]) -> Option<(&BStr, &BStr, &BStr)> {
+    let (device, attr) = text.strip_prefix(b"[")?.split_once_str("]")?;
+    let (subsystem, sysname) = device.split_once_str("/")?;
+    let attr = attr.strip_prefix(b"/").unwrap_or(attr);
+    let whole = !subsystem.is_empty() && !sysname.is_empty() && !attr.is_empty();
+    whole.then(|| (subsystem.as_bstr(), sysname.as_bstr(), attr.as_bstr()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_programs_and_files() {
+        let text = b"  A=1\n#B=2\n C = two words \r\nD=\n=5\nnonsense\nE=\"quoted \"\nF='x\nG=\"\nH=\"\"\nI=a\\x20b=c\n\n # J=1";
+        let expected =
+            [("A", "1"), ("C", "two words"), ("E", "quoted "), ("H", ""), ("I", "a\\x20b=c")];
+        let expected: Vec<(BString, BString)> = expected.iter().map(|(a, b)| ((*a).into(), (*b).into())).collect();
+        assert_eq!(parse_properties(text), (expected, true));
+    }
+
+    #[test]
+    fn a_line_of_more_than_a_mebibyte_ends_the_file() {
+        let mut text = b"A=1\nB=".to_vec();
+        text.resize((1 << 20) + 10, b'x');
+        text.extend_from_slice(b"\nC=1");
+        assert_eq!(parse_properties(&text), (vec![("A".into(), "1".into())], false));
+    }
+
+    #[test]
+    fn the_partial_line_of_cut_output_is_dropped() {
+        assert_eq!(whole_lines(b"A=1\nB=2\nC="), b"A=1\nB=2");
+        assert_eq!(whole_lines(b"A=1"), b"");
+    }
+
+    #[test]
+    fn words_of_the_kernel_command_line() {
+        let line = b"root=/dev/x quiet foo-bar=1 foo_bar=\"2 3\" foo-bar rd.a=1 e= 'b c'=d\n";
+        for (key, initrd, value) in [
+            ("quiet", false, Some("1")),
+            ("foo_bar", false, Some("2 3")),
+            ("foo-bar", false, Some("2 3")),
+            ("rd.a", false, None),
+            ("rd.a", true, Some("1")),
+            ("e", false, Some("")),
+            ("b c", false, Some("d")),
+            ("foo", false, None),
+        ] {
+            assert_eq!(command_line_value(line, key.as_bytes(), initrd), value.map(BString::from), "{key}");
+        }
+    }
+
+    #[test]
+    fn symlinks_stay_below_dev() {
+        for (text, path) in [
+            ("a", Some("a")),
+            ("/./dev///x", Some("x")),
+            ("/dev//./y/./", Some("y")),
+            (".///a/././b//./", Some("a/b")),
+            ("unsafe/../../path", None),
+            ("/nondev/a", None),
+            ("/dev", None),
+            (".", None),
+            ("..a/b..", Some("..a/b..")),
+        ] {
+            assert_eq!(link_path(text.as_bytes()), path.map(BString::from), "{text}");
+        }
+    }
+
+    #[test]
+    fn kernel_parameters_in_both_notations() {
+        for (name, path) in [
+            ("net/ipv4/conf/eth0.1/x", Some("net/ipv4/conf/eth0.1/x")),
+            ("net.ipv4.conf.eth0/1.x", Some("net/ipv4/conf/eth0.1/x")),
+            ("/kernel/x", Some("kernel/x")),
+            ("plain", Some("plain")),
+            ("a/../b", None),
+            ("a//b", None),
+            ("", None),
+        ] {
+            assert_eq!(sysctl_name(name.as_bytes()), path.map(BString::from), "{name}");
+        }
+    }
+
+    #[test]
+    fn numbers_of_owners_and_modes() {
+        for (text, id) in [("0", Some(0)), ("12", Some(12)), ("01", None), ("65535", None), ("-1", None), ("", None)] {
+            assert_eq!(parse_id(text.as_bytes()), id, "{text}");
+        }
+        for (text, mode) in [
+            ("0644", Some(0o644)),
+            ("  7777", Some(0o7777)),
+            ("0000", Some(0)),
+            ("10000", None),
+            ("9x", None),
+            ("+6", None),
+            ("", None),
+            ("  ", None),
+            ("000000000000000000000000000000000660", Some(0o660)),
+        ] {
+            assert_eq!(parse_mode(text.as_bytes()), mode, "{text}");
+        }
+    }
+
+    #[test]
+    fn attributes_of_named_devices() {
+        let parts = |text: &'static str| named_attr(text.as_bytes()).map(|(a, b, c)| format!("{a} {b} {c}"));
+        assert_eq!(parts("[net/eth0]address").as_deref(), Some("net eth0 address"));
+        assert_eq!(parts("[a/b/c]/d/e").as_deref(), Some("a b/c d/e"));
+        for text in ["[net/eth0]", "[net]x", "[/eth0]x", "[net/]x", "net/eth0]x", "[net/eth0"] {
+            assert_eq!(parts(text), None, "{text}");
+        }
+    }
+}
