@@ -114,22 +114,56 @@ enum Text {
 enum Change<'p> {
     Nothing,
     DevParent(Option<u16>),
-    Result { text: Option<BString>, truncated: bool },
+    Result {
+        text: Option<BString>,
+        truncated: bool,
+    },
     /// In order; an empty value removes. `note` is worth saying besides.
-    Import { properties: Vec<(BString, BString)>, note: Option<&'static str> },
+    Import {
+        properties: Vec<(BString, BString)>,
+        note: Option<&'static str>,
+    },
     Builtin(BuiltinName, BuiltinResult),
     Option(OptionToken),
-    Owner { id: Id, last: bool },
-    Group { id: Id, last: bool },
-    Mode { mode: Result<u32, Text>, last: bool },
-    Tag { op: ListOp, tag: Text },
-    SecLabel { module: &'p BString, op: ListOp, label: Text },
+    Owner {
+        id: Id,
+        last: bool,
+    },
+    Group {
+        id: Id,
+        last: bool,
+    },
+    Mode {
+        mode: Result<u32, Text>,
+        last: bool,
+    },
+    Tag {
+        op: ListOp,
+        tag: Text,
+    },
+    SecLabel {
+        module: &'p BString,
+        op: ListOp,
+        label: Text,
+    },
     Unset(&'p Key),
     Env(&'p Key, Text),
-    Name { name: Text, last: bool },
-    Symlink { op: ListOp, links: Text, last: bool },
+    Name {
+        name: Text,
+        last: bool,
+    },
+    Symlink {
+        op: ListOp,
+        links: Text,
+        last: bool,
+    },
     /// None: it was too long.
-    Run { op: ListOp, item: Option<RunItem>, last: bool, clears_only: bool },
+    Run {
+        op: ListOp,
+        item: Option<RunItem>,
+        last: bool,
+        clears_only: bool,
+    },
     AttrWritten,
     SysctlWritten,
     /// The operation is left out, because of this.
@@ -331,7 +365,10 @@ impl Evaluation {
             Change::Result { text, truncated } => {
                 self.state.result = text;
                 if truncated {
-                    self.note(log::Level::Warn, format_args!("the output of the program is too long, its end is lost"));
+                    self.note(
+                        log::Level::Warn,
+                        format_args!("the output of the program is too long, its end is lost"),
+                    );
                 }
             }
             Change::Import { properties, note } => {
@@ -449,7 +486,10 @@ impl Evaluation {
         match tag {
             Text::TooLong => self.too_long("TAG"),
             Text::Value(tag) if !Tags::is_valid(&tag) => {
-                self.note(log::Level::Warn, format_args!("TAG {tag:?}: only letters, digits, - and _ may stand in a tag, ignored"));
+                self.note(
+                    log::Level::Warn,
+                    format_args!("TAG {tag:?}: only letters, digits, - and _ may stand in a tag, ignored"),
+                );
             }
             Text::Value(tag) if op == ListOp::Remove => event.tags.remove(&tag),
             Text::Value(tag) => event.tags.add(&tag),
@@ -486,7 +526,9 @@ impl Evaluation {
     fn checked_id(&mut self, key: &str, id: Id) -> Option<u32> {
         match id {
             Id::Known(id) => return Some(id),
-            Id::Unknown(name) => self.note(log::Level::Error, format_args!("{key} {name:?} is not known, ignored")),
+            Id::Unknown(name) => {
+                self.note(log::Level::Error, format_args!("{key} {name:?} is not known, ignored"))
+            }
             Id::TooLong => self.too_long(key),
         }
         None
@@ -501,7 +543,10 @@ impl Evaluation {
             self.state.outcome.event.properties.set_stored(name, value);
         } else {
             let name = name.as_bstr();
-            self.note(log::Level::Error, format_args!("property {name:?}={value:?} cannot be stored, ignored"));
+            self.note(
+                log::Level::Error,
+                format_args!("property {name:?}={value:?} cannot be stored, ignored"),
+            );
         }
     }
 

@@ -4,9 +4,7 @@
 //! Devices form a tree by their devpaths; files, programs, builtins and accounts are tables. What is
 //! in no table does not exist: a program that is not listed cannot be started.
 
-use super::ask::{
-    Answer, Ask, Attr, BuiltinResult, Constant, Exit, ParentDevice, ParentState, Subject,
-};
+use super::ask::{Answer, Ask, Attr, BuiltinResult, Constant, Exit, ParentDevice, ParentState, Subject};
 use super::eval::{EvalConfig, Evaluation, Note, Step};
 use super::outcome::Outcome;
 use super::specialise::Specialised;
@@ -149,7 +147,8 @@ impl MemoryWorld {
 
     fn parents(&self, event: &Event) -> Vec<&MemoryDevice> {
         let path = &event.device.devpath;
-        let above = |d: &&MemoryDevice| path.strip_prefix(d.devpath.as_slice()).is_some_and(|r| r.starts_with(b"/"));
+        let above =
+            |d: &&MemoryDevice| path.strip_prefix(d.devpath.as_slice()).is_some_and(|r| r.starts_with(b"/"));
         let mut parents: Vec<&MemoryDevice> = self.devices.iter().filter(above).collect();
         parents.sort_by_key(|d| std::cmp::Reverse(d.devpath.len()));
         parents
@@ -270,7 +269,8 @@ fn expand_star(files: &[(BString, u32)], before: &[u8], after: &[u8]) -> Option<
 
 /// An event of a device, with the properties a kernel gives besides those listed.
 pub fn event(action: Action, devpath: &str, subsystem: &str, properties: &[(&str, &str)]) -> Event {
-    let always = [("ACTION", action.as_str()), ("DEVPATH", devpath), ("SUBSYSTEM", subsystem), ("SEQNUM", "1")];
+    let always =
+        [("ACTION", action.as_str()), ("DEVPATH", devpath), ("SUBSYSTEM", subsystem), ("SEQNUM", "1")];
     let properties: Properties = always.iter().chain(properties).copied().collect();
     Event::new(&Uevent {
         action,

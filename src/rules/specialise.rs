@@ -129,7 +129,11 @@ enum KeyAt {
 pub(super) enum RunKey<'p> {
     Match(&'p Match),
     /// A match on an attribute of the device or a parent; candidates must satisfy `shared` as well.
-    Parents { shared: &'p [ParentMatch], attr: &'p BString, trims: bool },
+    Parents {
+        shared: &'p [ParentMatch],
+        attr: &'p BString,
+        trims: bool,
+    },
 }
 
 impl Specialised {
@@ -466,7 +470,8 @@ impl Programs {
     /// lines share one; at [`MAX_PROGRAMS`] kinds all are forgotten.
     pub fn for_event(&mut self, event: &Event) -> Arc<Specialised> {
         let kind = Kind::of(event);
-        let slot = kind.action as usize * 4 + usize::from(kind.has_devnum) * 2 + usize::from(kind.has_ifindex);
+        let slot =
+            kind.action as usize * 4 + usize::from(kind.has_devnum) * 2 + usize::from(kind.has_ifindex);
         if let Some(known) = self.by_kind[slot].get(kind.subsystem) {
             return known.clone();
         }

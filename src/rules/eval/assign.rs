@@ -153,7 +153,8 @@ impl Evaluation {
     }
 
     fn write_sysctl<'p>(&self, name: &Template, value: &Template) -> Try<Tried<'p>> {
-        let (Text::Value(name), Text::Value(value)) = (self.assigned(name, PATH)?, self.assigned(value, VALUE)?)
+        let (Text::Value(name), Text::Value(value)) =
+            (self.assigned(name, PATH)?, self.assigned(value, VALUE)?)
         else {
             let text = "SYSCTL: name or value is too long, ignored".to_string();
             return does(Change::Refused(log::Level::Warn, text));

@@ -16,7 +16,9 @@ pub(super) fn text(outcome: &Outcome) -> String {
         for (name, value) in fields {
             match value {
                 Value::Null => {}
-                Value::Array(items) => lines.extend(items.iter().map(|item| format!("  {name}: {}", plain(item)))),
+                Value::Array(items) => {
+                    lines.extend(items.iter().map(|item| format!("  {name}: {}", plain(item))))
+                }
                 Value::Object(items) => {
                     lines.extend(items.iter().map(|(key, item)| format!("  {name}: {key}={}", plain(item))));
                 }
@@ -44,8 +46,11 @@ fn state(outcome: &Outcome) -> Value {
             RunItem::Builtin(_, command) => format!("builtin {}", lossy(command)),
         })
         .collect();
-    let labels: Vec<String> =
-        outcome.seclabels.iter().map(|(module, label)| format!("{}={}", lossy(module), lossy(label))).collect();
+    let labels: Vec<String> = outcome
+        .seclabels
+        .iter()
+        .map(|(module, label)| format!("{}={}", lossy(module), lossy(label)))
+        .collect();
     json!({
         "action": event.action.as_str(),
         "seqnum": event.seqnum.0,

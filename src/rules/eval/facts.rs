@@ -1,11 +1,11 @@
 //! What an evaluation knows of the world: answers that stay true for the whole event, and the one
 //! answer that belongs to the current operation.
 
+use crate::model::Errno;
 use crate::model::event::BuildFnv;
 use crate::rules::ask::{
     Answer, Ask, Attr, BuiltinName, BuiltinResult, Constant, Exit, ParentDevice, ParentState, Subject,
 };
-use crate::model::Errno;
 use bstr::{BStr, BString, ByteSlice};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -85,7 +85,9 @@ impl Facts {
         let at = match subject {
             Subject::Event => 0,
             Subject::Parent(n) => usize::from(n) + 1,
-            Subject::Named { subsystem, sysname } => return self.named.push((subsystem, sysname, name, attr)),
+            Subject::Named { subsystem, sysname } => {
+                return self.named.push((subsystem, sysname, name, attr));
+            }
         };
         if self.attrs.len() <= at {
             self.attrs.resize_with(at + 1, Attrs::default);

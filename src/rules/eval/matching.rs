@@ -94,7 +94,9 @@ impl Evaluation {
     /// Some for a name whose property is derived from links, tags or time.
     fn derived(&self, name: &BStr) -> Option<Option<BString>> {
         match name.as_bytes() {
-            b"DEVLINKS" | b"TAGS" | b"CURRENT_TAGS" | b"USEC_INITIALIZED" => Some(self.event().property(name)),
+            b"DEVLINKS" | b"TAGS" | b"CURRENT_TAGS" | b"USEC_INITIALIZED" => {
+                Some(self.event().property(name))
+            }
             _ => None,
         }
     }
@@ -128,7 +130,9 @@ impl Evaluation {
             Token::ImportBuiltin { negate, builtin, command } => {
                 self.import_builtin(*negate, *builtin, command)
             }
-            Token::ImportDb { negate, key } => Ok(import_one(*negate, key.name(), self.old_property(key.name()))),
+            Token::ImportDb { negate, key } => {
+                Ok(import_one(*negate, key.name(), self.old_property(key.name())))
+            }
             Token::ImportCommandLine { negate, key } => {
                 let line = self.facts.text("the kernel command line", || Ask::CommandLine)?;
                 let value = command_line_value(line.unwrap_or_default(), key, self.config.in_initrd);
@@ -175,12 +179,10 @@ impl Evaluation {
             ParentKey::Subsystem => m.pattern.matches(self.subsystem_of(device)?),
             ParentKey::Driver => m.pattern.matches(self.driver_of(device)?),
             ParentKey::Tag => matches_set(&m.pattern, self.tags_of(device)?),
-            ParentKey::Attr(name) => {
-                match self.attr_of(device, name)? {
-                    Some(value) => m.pattern.matches(attr_subject(value, &m.pattern)),
-                    None => return Ok(false),
-                }
-            }
+            ParentKey::Attr(name) => match self.attr_of(device, name)? {
+                Some(value) => m.pattern.matches(attr_subject(value, &m.pattern)),
+                None => return Ok(false),
+            },
         };
         Ok(matched != m.negate)
     }
@@ -258,7 +260,12 @@ impl Evaluation {
         self.text_with(template, limit, ResultIs::Kept)
     }
 
-    fn text_with<'t>(&self, template: &'t Template, limit: usize, result: ResultIs) -> Try<Option<Cow<'t, BStr>>> {
+    fn text_with<'t>(
+        &self,
+        template: &'t Template,
+        limit: usize,
+        result: ResultIs,
+    ) -> Try<Option<Cow<'t, BStr>>> {
         match template.expand(limit, false, |subst| self.value(subst, result))? {
             Expansion::Text(text) => Ok(Some(text)),
             Expansion::TooLong => Ok(None),
@@ -400,7 +407,8 @@ impl Evaluation {
         if let Some(old) = &event.old {
             let derived = match name.as_bytes() {
                 b"DEVLINKS" => {
-                    let paths: Vec<Vec<u8>> = old.links.iter().map(|l| [b"/dev/", l.as_bytes()].concat()).collect();
+                    let paths: Vec<Vec<u8>> =
+                        old.links.iter().map(|l| [b"/dev/", l.as_bytes()].concat()).collect();
                     (!paths.is_empty()).then(|| bstr::join(" ", paths).into())
                 }
                 b"TAGS" => render_tags(&old.tags),

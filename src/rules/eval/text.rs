@@ -166,9 +166,9 @@ mod tests {
     #[test]
     fn lines_of_programs_and_files() {
         let text = b"  A=1\n#B=2\n C = two words \r\nD=\n=5\nnonsense\nE=\"quoted \"\nF='x\nG=\"\nH=\"\"\nI=a\\x20b=c\n\n # J=1";
-        let expected =
-            [("A", "1"), ("C", "two words"), ("E", "quoted "), ("H", ""), ("I", "a\\x20b=c")];
-        let expected: Vec<(BString, BString)> = expected.iter().map(|(a, b)| ((*a).into(), (*b).into())).collect();
+        let expected = [("A", "1"), ("C", "two words"), ("E", "quoted "), ("H", ""), ("I", "a\\x20b=c")];
+        let expected: Vec<(BString, BString)> =
+            expected.iter().map(|(a, b)| ((*a).into(), (*b).into())).collect();
         assert_eq!(parse_properties(text), (expected, true));
     }
 
@@ -237,7 +237,9 @@ mod tests {
 
     #[test]
     fn numbers_of_owners_and_modes() {
-        for (text, id) in [("0", Some(0)), ("12", Some(12)), ("01", None), ("65535", None), ("-1", None), ("", None)] {
+        for (text, id) in
+            [("0", Some(0)), ("12", Some(12)), ("01", None), ("65535", None), ("-1", None), ("", None)]
+        {
             assert_eq!(parse_id(text.as_bytes()), id, "{text}");
         }
         for (text, mode) in [

@@ -33,7 +33,22 @@ const KEYS: [&str; 2] = ["A", "B"];
 const ATTRS: [&str; 3] = ["size", "vendor", "none"];
 /// So few that they often meet.
 const VALUES: [&str; 16] = [
-    "a", "b", "1", "10", "ATA", "0x8086", "", "a|10", "|b", "?*", "*", "1*", "sda1|null", "block", "add", "remove",
+    "a",
+    "b",
+    "1",
+    "10",
+    "ATA",
+    "0x8086",
+    "",
+    "a|10",
+    "|b",
+    "?*",
+    "*",
+    "1*",
+    "sda1|null",
+    "block",
+    "add",
+    "remove",
 ];
 const TEXTS: [&str; 8] = ["a", "b", "10", "", "%b", "%k$env{A}", "$attr{size}", "%c"];
 
@@ -47,7 +62,8 @@ fn pattern(value: &str) -> (Pattern, bool) {
 fn token(shape: &Shape, pick: u8) -> Token {
     let (compiled, flip) = pattern(VALUES[usize::from(pick) % VALUES.len()]);
     let text = Template::parse(TEXTS[usize::from(pick) % TEXTS.len()].as_bytes()).0;
-    let compare = |subject, negate: bool, pattern| Token::Match(Match { subject, negate: negate != flip, pattern });
+    let compare =
+        |subject, negate: bool, pattern| Token::Match(Match { subject, negate: negate != flip, pattern });
     match shape {
         Shape::Action { negate } => compare(MatchKey::Action, *negate, compiled),
         Shape::Kernel { negate } => compare(MatchKey::Kernel, *negate, compiled),
@@ -62,7 +78,8 @@ fn token(shape: &Shape, pick: u8) -> Token {
             members
                 .iter()
                 .map(|(kind, negate)| {
-                    let (pattern, flip) = pattern(VALUES[usize::from(pick.wrapping_add(*kind)) % VALUES.len()]);
+                    let (pattern, flip) =
+                        pattern(VALUES[usize::from(pick.wrapping_add(*kind)) % VALUES.len()]);
                     let subject = match kind % 4 {
                         0 => ParentKey::Subsystem,
                         1 => ParentKey::Kernel,
@@ -75,7 +92,9 @@ fn token(shape: &Shape, pick: u8) -> Token {
         ),
         Shape::Program { negate } => Token::Program { negate: *negate, command: text },
         Shape::SetEnv { key, append } => Token::Env { key: key_of(*key), append: *append, value: text },
-        Shape::WriteAttr { name } => Token::Attr { target: ATTRS[usize::from(*name) % 3].into(), value: text },
+        Shape::WriteAttr { name } => {
+            Token::Attr { target: ATTRS[usize::from(*name) % 3].into(), value: text }
+        }
         Shape::Symlink { op } => Token::Symlink { op: *op, value: text, last: pick.is_multiple_of(13) },
         Shape::Run => {
             let command = RunCommand::Program(Template::parse(b"%b %d $env{A} $env{B} %c %L").0);
@@ -159,7 +178,8 @@ fn block() -> impl Strategy<Value = Vec<(Vec<Shape>, u8, Option<u8>)>> {
 
 /// Sets dev_parent, so that the last line shows whether it was cleared.
 fn first_line() -> Line {
-    let any = ParentMatch { subject: ParentKey::Kernel, negate: false, pattern: Pattern::compile(b"*", false) };
+    let any =
+        ParentMatch { subject: ParentKey::Kernel, negate: false, pattern: Pattern::compile(b"*", false) };
     line_of(1, vec![Token::Parents(vec![any]), token(&Shape::SetEnv { key: 1, append: false }, 0)])
 }
 
@@ -228,8 +248,15 @@ fn a_list_of_vendors_becomes_a_run_and_costs_one_question() {
             goto: None,
         }
     };
-    let rules = Arc::new(RuleSet { files: vec!["x".into()], lines: (1..=400).map(line).collect(), static_nodes: vec![] });
-    let program = crate::rules::specialise::Specialised::new(rules.clone(), crate::rules::specialise::Kind::of(&null()));
+    let rules = Arc::new(RuleSet {
+        files: vec!["x".into()],
+        lines: (1..=400).map(line).collect(),
+        static_nodes: vec![],
+    });
+    let program = crate::rules::specialise::Specialised::new(
+        rules.clone(),
+        crate::rules::specialise::Kind::of(&null()),
+    );
     assert_eq!(program.size(), (400, 1));
 
     let mut world = machine();
