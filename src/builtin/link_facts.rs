@@ -27,6 +27,8 @@ pub struct LinkFacts<'a> {
     pub kind: Cow<'a, [u8]>,
     pub mtu: Option<u32>,
     pub tx_queue_len: Option<u32>,
+    pub tx_queues: Option<u32>,
+    pub rx_queues: Option<u32>,
     pub alias: Cow<'a, [u8]>,
 }
 
@@ -47,6 +49,8 @@ impl<'a> LinkFacts<'a> {
             kind: Cow::Borrowed(&link.kind),
             mtu: Some(link.mtu),
             tx_queue_len: Some(link.tx_queue_len),
+            tx_queues: Some(link.num_tx_queues),
+            rx_queues: Some(link.num_rx_queues),
             alias: Cow::Borrowed(link.alias()),
         }
     }
@@ -65,6 +69,8 @@ impl<'a> LinkFacts<'a> {
             kind: Cow::default(),
             mtu: number("mtu"),
             tx_queue_len: number("tx_queue_len"),
+            tx_queues: None,
+            rx_queues: None,
             alias: Cow::Owned(text("ifalias").unwrap_or_default().into()),
         }
     }

@@ -5,10 +5,17 @@
 //! What must stay true: a call reads as little as it can ([`net_setup_link`] on a veth reads two
 //! attributes, [`net_id`] none), and nothing here changes the system: changes are needs too.
 
+pub mod host;
+pub mod ini;
 pub mod link_facts;
+pub mod link_file;
+pub mod link_match;
+#[cfg(test)]
+mod machine;
 pub mod naming_scheme;
 pub mod net_driver;
 pub mod net_id;
+pub mod net_setup_link;
 pub mod path_id;
 pub mod value;
 
@@ -16,8 +23,10 @@ use crate::links::{Lookup, Table};
 use crate::model::{Errno, Event, IfIndex};
 use crate::rules::ask::{BuiltinName, BuiltinResult};
 use crate::world::Roots;
+use crate::world::constants::Constants;
 use crate::world::sysfs::Sysfs;
-use bstr::BString;
+use bstr::{BStr, BString};
+use host::Host;
 use link_facts::LinkFacts;
 use naming_scheme::NamingScheme;
 use std::os::unix::ffi::OsStringExt;
@@ -67,53 +76,47 @@ pub struct Call<'a> {
     pub dry: bool,
 }
 
-/// What the builtins must be told of the machine when they are loaded.
-#[derive(Clone, Debug)]
-pub struct Setup {
-    pub roots: Roots,
-    /// /proc/cmdline.
-    pub command_line: BString,
-    /// NET_NAMING_SCHEME of the environment.
-    pub naming_scheme: Option<BString>,
-    /// CONST{virt}: `none`, `kvm`, `docker`, ...
-    pub virtualization: BString,
-    /// CONST{arch}: `x86-64`, ...
-    pub architecture: BString,
-}
-
 /// All builtins with what they have loaded. Immutable but for the drivers learned.
 pub struct Builtins {
-    setup: Setup,
+    host: Host,
     scheme: NamingScheme,
+    links: link_file::LinkFiles,
     drivers: net_driver::Drivers,
     /// Target of /proc/device-tree.
     device_tree: Option<BString>,
 }
 
 impl Builtins {
-    /// Loads what the builtins need: naming scheme and .link files. The texts are for the log.
-    pub fn load(setup: Setup) -> (Builtins, Vec<String>) {
-        let from_kernel =
-            naming_scheme::command_line_value(&setup.command_line, "net.naming_scheme").flatten();
-        let (scheme, warning) = NamingScheme::select(
-            from_kernel.as_ref().map(|v| v.as_ref()),
-            setup.naming_scheme.as_ref().map(|v| v.as_ref()),
-        );
-        let device_tree = std::fs::read_link(setup.roots.proc.join("device-tree")).ok();
+    /// Loads what the builtins need: naming scheme and .link files. `command_line` is the text of
+    /// /proc/cmdline, `naming_scheme` is NET_NAMING_SCHEME of the environment. The texts are for the log.
+    pub fn load(
+        roots: &Roots,
+        command_line: &[u8],
+        naming_scheme: Option<&[u8]>,
+    ) -> (Builtins, Vec<String>) {
+        let from_kernel = naming_scheme::command_line_value(command_line, "net.naming_scheme").flatten();
+        let (scheme, warning) =
+            NamingScheme::select(from_kernel.as_ref().map(|v| v.as_ref()), naming_scheme.map(BStr::new));
+        let constants = Constants::new(roots);
+        let host = Host { roots: roots.clone(), command_line: command_line.into(), constants };
+        let (links, messages) = link_file::LinkFiles::load(&host);
+        let device_tree = std::fs::read_link(roots.proc.join("device-tree")).ok();
         let device_tree = device_tree.map(|target| target.into_os_string().into_vec().into());
-        let builtins = Builtins { setup, scheme, drivers: Default::default(), device_tree };
-        (builtins, warning.into_iter().collect())
+        let builtins = Builtins { host, scheme, links, drivers: Default::default(), device_tree };
+        (builtins, warning.into_iter().chain(messages).collect())
     }
 
     /// Whether a file that [`Builtins::load`] read was changed, added or removed since.
     pub fn changed(&self) -> bool {
-        false
+        self.links.changed(&self.host.roots)
     }
 
     /// Loads again; the drivers learned are kept, and so is the naming scheme, which is chosen once.
     /// Returns texts for the log.
     pub fn reload(&mut self) -> Vec<String> {
-        Vec::new()
+        let (links, messages) = link_file::LinkFiles::load(&self.host);
+        self.links = links;
+        messages
     }
 
     /// The naming scheme in use.
@@ -124,7 +127,7 @@ impl Builtins {
     /// Whether this builtin can be called. The others are known names that fail.
     pub fn is_written(builtin: BuiltinName) -> bool {
         use BuiltinName::*;
-        matches!(builtin, NetDriver | NetId | PathId)
+        matches!(builtin, NetDriver | NetId | NetSetupLink | PathId)
     }
 
     /// One text for each builtin among `used` that is not written yet, for the log at load.
@@ -135,10 +138,7 @@ impl Builtins {
         names
             .into_iter()
             .map(|name| {
-                format!(
-                    "The builtin {} is not written yet; rules that import from it do not match",
-                    name.as_str()
-                )
+                format!("The builtin {} is not written yet; rules that import from it do not match", name.as_str())
             })
             .collect()
     }
@@ -150,7 +150,7 @@ impl Builtins {
                 let context = net_id::Context {
                     scheme: self.scheme,
                     sysfs,
-                    roots: &self.setup.roots,
+                    roots: &self.host.roots,
                     device_tree: self.device_tree.as_ref(),
                 };
                 Tried::Done(match facts {
@@ -158,10 +158,30 @@ impl Builtins {
                     None => BuiltinResult::default(),
                 })
             }),
-            BuiltinName::NetDriver => net_driver::run(call, sysfs, links, &self.setup.roots, &self.drivers),
+            BuiltinName::NetDriver => net_driver::run(call, sysfs, links, &self.host.roots, &self.drivers),
+            BuiltinName::NetSetupLink => self.net_setup_link(call, sysfs, links),
             BuiltinName::PathId => Tried::Done(path_id::run(sysfs, call.event)),
             _ => Tried::Done(BuiltinResult::default()),
         }
+    }
+
+    fn net_setup_link(&self, call: &Call, sysfs: &Sysfs, links: &Table) -> Tried {
+        if call.argv.len() > 1 || call.event.device.ifindex.is_none() {
+            return Tried::Done(BuiltinResult::default());
+        }
+        if !net_setup_link::applies_on(call.event.action) {
+            return Tried::Done(net_setup_link::carried_over(call.event, self.scheme));
+        }
+        self.with_link(call, sysfs, links, |facts| {
+            let Some(link) = facts else { return Tried::Done(success(vec![])) };
+            let context = net_setup_link::Context {
+                scheme: self.scheme,
+                sysfs,
+                files: &self.links,
+                dry: call.dry || !self.host.roots.sys_is_real(),
+            };
+            net_setup_link::run(&context, call, &link)
+        })
     }
 
     /// Calls `then` with what is known of the event's link; with None if it is gone or no link.
@@ -173,7 +193,7 @@ impl Builtins {
         then: impl FnOnce(Option<LinkFacts>) -> Tried,
     ) -> Tried {
         let Some(ifindex) = call.event.device.ifindex else { return then(None) };
-        if !self.setup.roots.sys_is_real() {
+        if !self.host.roots.sys_is_real() {
             return then(Some(LinkFacts::of_files(sysfs, call.event)));
         }
         match links.lookup(ifindex) {

@@ -11,15 +11,17 @@
 use super::link_facts::LinkFacts;
 use super::naming_scheme::{Flag, NamingScheme};
 use super::success;
-use super::value::{parse_boolean, parse_decimal, parse_hex, parse_number};
+use super::value::{parse_decimal, parse_hex, parse_number};
 use crate::model::device::{last_component, sysnum};
 use crate::model::record::Record;
 use crate::model::{DeviceId, Event};
 use crate::rules::ask::BuiltinResult;
 use crate::world::Roots;
+use crate::world::config::parse_bool;
+use crate::world::database::Records;
 use crate::world::sysfs::Sysfs;
 use bstr::{BStr, BString, ByteSlice};
-use std::os::unix::ffi::OsStrExt;
+use std::cell::OnceCell;
 
 /// Names must be shorter than this (ALTIFNAMSIZ, linux/if.h).
 pub const ALT_NAME_MAX: usize = 128;
@@ -58,7 +60,7 @@ pub fn run(context: &Context, event: &Event, link: &LinkFacts) -> BuiltinResult 
     let Some(ifi_type) = link.ifi_type.filter(|_| filter("type")) else { return success(vec![]) };
     let devtype = event.device.devtype.as_ref().map(|d| d.as_slice());
     let Some(prefix) = prefix(ifi_type, devtype, context.scheme) else { return success(vec![]) };
-    let net = Net { context, event, link, prefix, ifi_type };
+    let net = Net { context, event, link, prefix, ifi_type, records: OnceCell::new() };
     let mut properties = vec![("ID_NET_NAMING_SCHEME".into(), Some(context.scheme.name().into()))];
     let found = net.read();
     properties.extend(names(prefix, context.scheme, &found).into_iter().map(|(k, v)| (k.into(), Some(v))));
@@ -85,7 +87,7 @@ fn allowed(property: impl Fn(&[u8]) -> Option<BString>, attribute: &str) -> bool
     let name = format!("ID_NET_NAME_ALLOW_{}", attribute.to_ascii_uppercase());
     match property(name.as_bytes()).or_else(|| property(b"ID_NET_NAME_ALLOW")) {
         None => true,
-        Some(value) => parse_boolean(&value).unwrap_or(false),
+        Some(value) => parse_bool(&value).unwrap_or(false),
     }
 }
 
@@ -193,6 +195,8 @@ struct Net<'a> {
     link: &'a LinkFacts<'a>,
     prefix: &'static str,
     ifi_type: u16,
+    /// Opened for the first device above the interface.
+    records: OnceCell<Option<Records>>,
 }
 
 /// A device above the interface, with the properties that may forbid its attributes.
@@ -248,8 +252,8 @@ impl<'a> Net<'a> {
     /// A PCI device with its properties.
     fn pci_owner(&self, devpath: BString) -> Owner<'a> {
         let id = DeviceId::Named { subsystem: "pci".into(), sysname: last_component(&devpath).into() };
-        let file = self.context.roots.run.join("udev/data").join(std::ffi::OsStr::from_bytes(&id.render()));
-        let record = std::fs::read(file).ok().map(|bytes| Record::parse(&bytes));
+        let records = self.records.get_or_init(|| Records::open(&self.context.roots.run).ok());
+        let record = records.as_ref().and_then(|records| records.read(&id).ok()?);
         Owner { sysfs: self.context.sysfs, devpath, record }
     }
 
@@ -365,7 +369,7 @@ impl<'a> Net<'a> {
         let mut address = PciAddress::parse(device.sysname())?;
         let Port::Specifier(port) = self.port() else { return None };
         if self.scheme(Flag::NparAri)
-            && device.value("ari_enabled").and_then(|v| parse_boolean(&v)) == Some(true)
+            && device.value("ari_enabled").and_then(|v| parse_bool(&v)) == Some(true)
         {
             address.function += address.slot * 8;
         }
@@ -661,3 +665,7 @@ fn alias_index(alias: &[u8], kind: &str, names: &[BString]) -> Option<u64> {
     }
     Some(index)
 }
+
+#[cfg(test)]
+#[path = "net_id_tests.rs"]
+mod tests;

@@ -460,3 +460,7 @@ fn scsi_lun(number: &[u8]) -> Option<String> {
         _ => format!("lun-0x{:04x}{:04x}00000000", lun & 0xffff, (lun >> 16) & 0xffff),
     })
 }
+
+#[cfg(test)]
+#[path = "path_id_tests.rs"]
+mod tests;

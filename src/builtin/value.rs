@@ -1,4 +1,4 @@
-//! How builtins read numbers and booleans out of attributes, properties and settings
+//! How builtins read numbers out of attributes, properties and settings
 //! (builtins.md 0.3, 2.1).
 
 use bstr::ByteSlice;
@@ -31,18 +31,6 @@ pub fn parse_hex(text: &[u8]) -> Option<u32> {
     u32::from_str_radix(text.to_str().ok()?, 16).ok()
 }
 
-/// `1 yes y true t on` and `0 no n false f off`, whatever the case.
-pub fn parse_boolean(text: &[u8]) -> Option<bool> {
-    let is = |words: &[&str]| words.iter().any(|word| text.eq_ignore_ascii_case(word.as_bytes()));
-    if is(&["1", "yes", "y", "true", "t", "on"]) {
-        Some(true)
-    } else if is(&["0", "no", "n", "false", "f", "off"]) {
-        Some(false)
-    } else {
-        None
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,19 +57,6 @@ mod tests {
             (" 1", None),
         ] {
             assert_eq!(parse_number(text.as_bytes()), number, "{text:?}");
-        }
-    }
-
-    #[test]
-    fn booleans_have_six_words_each() {
-        for text in ["1", "yes", "y", "true", "t", "on", "Yes", "ON"] {
-            assert_eq!(parse_boolean(text.as_bytes()), Some(true), "{text}");
-        }
-        for text in ["0", "no", "n", "false", "f", "off", "False"] {
-            assert_eq!(parse_boolean(text.as_bytes()), Some(false), "{text}");
-        }
-        for text in ["", "2", "yess", " 1"] {
-            assert_eq!(parse_boolean(text.as_bytes()), None, "{text:?}");
         }
     }
 
