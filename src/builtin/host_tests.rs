@@ -11,8 +11,20 @@ fn host(tree: &Tree, command_line: &str) -> Host {
 fn versions_are_ordered_by_the_uapi_specification() {
     // Each smaller than the next.
     let ascending = [
-        "~1", "", "122.1", "123~rc1-1", "123", "123-a", "123-a.1", "123-1", "123-1.1", "123^post1", "123.a-1",
-        "123.1-1", "123a-1", "124-1",
+        "~1",
+        "",
+        "122.1",
+        "123~rc1-1",
+        "123",
+        "123-a",
+        "123-a.1",
+        "123-1",
+        "123-1.1",
+        "123^post1",
+        "123.a-1",
+        "123.1-1",
+        "123a-1",
+        "124-1",
     ];
     for (i, a) in ascending.iter().enumerate() {
         for (j, b) in ascending.iter().enumerate() {
@@ -49,7 +61,8 @@ fn kernel_versions_are_compared_or_matched() {
 #[test]
 fn a_host_is_known_by_name_or_id() {
     let tree = Tree::new();
-    tree.file("proc/sys/kernel/hostname", "Box1\n").file("etc/machine-id", "0123456789abcdef0123456789abcdef\n");
+    tree.file("proc/sys/kernel/hostname", "Box1\n")
+        .file("etc/machine-id", "0123456789abcdef0123456789abcdef\n");
     for (value, holds) in [
         ("box1", true),
         ("box*", true),
@@ -77,7 +90,11 @@ fn words_of_the_command_line_are_found_with_and_without_value() {
     for (value, holds) in
         [("quiet", true), ("root", true), ("root=/dev/x", true), ("root=/dev/y", false), ("qui", false)]
     {
-        assert_eq!(host(&tree, "quiet root=/dev/x\n").condition("KernelCommandLine", value), holds, "{value}");
+        assert_eq!(
+            host(&tree, "quiet root=/dev/x\n").condition("KernelCommandLine", value),
+            holds,
+            "{value}"
+        );
     }
 }
 

@@ -4,8 +4,8 @@
 //! sorted by base name, where the higher folder hides the lower; a bad value costs its key only; and
 //! nothing that is written in a file is ignored without a word.
 
-use super::ini::{self, Assignment, Complaint};
 use super::host::{Host, hex};
+use super::ini::{self, Assignment, Complaint};
 use super::link_match::{Matching, Subject, parse_address};
 use super::value::parse_number;
 use crate::links::request::Settings;
@@ -313,7 +313,9 @@ impl Parser<'_> {
             "SR-IOV" => Taken::UnknownKey,
             "EnergyEfficientEthernet" => Taken::Later,
             section if section.starts_with("X-") => Taken::Yes,
-            _ => return Some(Complaint { line: *line, text: format!("unknown section [{section}], ignored") }),
+            _ => {
+                return Some(Complaint { line: *line, text: format!("unknown section [{section}], ignored") });
+            }
         };
         let text = match taken {
             Taken::Yes => return None,
@@ -339,12 +341,16 @@ impl Parser<'_> {
             "Alias" => set(&mut settings.alias, value, "no ASCII text below 256 bytes", |text| {
                 (text.is_ascii() && text.len() < 256).then(|| text.into())
             }),
-            "MACAddressPolicy" => set_plain(&mut wanted.mac_policy, match value {
-                "" | "none" => Some(MacPolicy::None),
-                "persistent" => Some(MacPolicy::Persistent),
-                "random" => Some(MacPolicy::Random),
-                _ => None,
-            }, "no policy"),
+            "MACAddressPolicy" => set_plain(
+                &mut wanted.mac_policy,
+                match value {
+                    "" | "none" => Some(MacPolicy::None),
+                    "persistent" => Some(MacPolicy::Persistent),
+                    "random" => Some(MacPolicy::Random),
+                    _ => None,
+                },
+                "no policy",
+            ),
             "MACAddress" => set(&mut wanted.mac, value, "no hardware address", parse_address),
             "NamePolicy" => policies(&mut wanted.name_policy, value, &NamePolicy::WORDS),
             "Name" => set(&mut wanted.name, value, "no interface name", |name| {
@@ -361,9 +367,7 @@ impl Parser<'_> {
                 set_number(&mut settings.tx_queue_len, value, |n| n < u64::from(u32::MAX))
             }
             "MTUBytes" => set(&mut settings.mtu, value, "no size", parse_size),
-            "GenericSegmentOffloadMaxBytes" => {
-                set(&mut settings.gso_max_size, value, "no size", parse_size)
-            }
+            "GenericSegmentOffloadMaxBytes" => set(&mut settings.gso_max_size, value, "no size", parse_size),
             "GenericSegmentOffloadMaxSegments" => {
                 set_number(&mut settings.gso_max_segments, value, |n| n <= u64::from(u32::MAX))
             }
@@ -510,9 +514,7 @@ fn parse_size(text: &str) -> Option<u32> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (whole, rest) = text.split_at(digits);
     let (fraction, unit) = match rest.strip_prefix('.') {
-        Some(rest) => {
-            rest.split_at(rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len())
-        }
+        Some(rest) => rest.split_at(rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len()),
         None => ("", rest),
     };
     let factor: u64 = match unit.trim_start() {
@@ -642,4 +644,3 @@ const LATER_SR_IOV: [&str; 9] = [
     "LinkState",
     "MACAddress",
 ];
-

@@ -68,7 +68,12 @@ fn names_match_by_pattern_and_a_negated_one_wins() {
 
 #[test]
 fn original_names_must_be_possible() {
-    for (value, bad) in [("all eth*", Some("all")), ("a/b", Some("a/b")), ("en*", None), ("abcdefghijklmnop", Some("abcdefghijklmnop"))] {
+    for (value, bad) in [
+        ("all eth*", Some("all")),
+        ("a/b", Some("a/b")),
+        ("en*", None),
+        ("abcdefghijklmnop", Some("abcdefghijklmnop")),
+    ] {
         let tree = Tree::new();
         let roots = tree.roots();
         let host = Host { constants: Constants::new(&roots), roots, command_line: "".into() };
@@ -110,7 +115,9 @@ fn the_type_is_devtype_or_the_hardware() {
     link.devtype = Some("wlan");
     assert!(link.is_for(&[("Type", "wlan")]) && !link.is_for(&[("Type", "ether")]));
     link.devtype = None;
-    for (number, name) in [(772, "loopback"), (32, "infiniband"), (0xfffe, "none"), (776, "sit"), (778, "ipgre")] {
+    for (number, name) in
+        [(772, "loopback"), (32, "infiniband"), (0xfffe, "none"), (776, "sit"), (778, "ipgre")]
+    {
         link.facts.ifi_type = Some(number);
         assert!(link.is_for(&[("Type", name)]), "{name}");
     }

@@ -89,11 +89,7 @@ pub struct Builtins {
 impl Builtins {
     /// Loads what the builtins need: naming scheme and .link files. `command_line` is the text of
     /// /proc/cmdline, `naming_scheme` is NET_NAMING_SCHEME of the environment. The texts are for the log.
-    pub fn load(
-        roots: &Roots,
-        command_line: &[u8],
-        naming_scheme: Option<&[u8]>,
-    ) -> (Builtins, Vec<String>) {
+    pub fn load(roots: &Roots, command_line: &[u8], naming_scheme: Option<&[u8]>) -> (Builtins, Vec<String>) {
         let from_kernel = naming_scheme::command_line_value(command_line, "net.naming_scheme").flatten();
         let (scheme, warning) =
             NamingScheme::select(from_kernel.as_ref().map(|v| v.as_ref()), naming_scheme.map(BStr::new));
@@ -138,7 +134,10 @@ impl Builtins {
         names
             .into_iter()
             .map(|name| {
-                format!("The builtin {} is not written yet; rules that import from it do not match", name.as_str())
+                format!(
+                    "The builtin {} is not written yet; rules that import from it do not match",
+                    name.as_str()
+                )
             })
             .collect()
     }

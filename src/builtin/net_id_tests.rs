@@ -210,7 +210,9 @@ fn virtio_is_looked_through_and_other_buses_are_not() {
     machine.device(&format!("{nic}/mlx5_core.eth.0"), "auxiliary", &[]);
     machine.net(&format!("{nic}/mlx5_core.eth.0/net/eth1"), &[]);
     machine.device("/devices/platform/a0", "platform", &[]);
-    machine.device("/devices/platform/a0/virtio1", "virtio", &[]).net("/devices/platform/a0/virtio1/net/eth2", &[]);
+    machine
+        .device("/devices/platform/a0/virtio1", "virtio", &[])
+        .net("/devices/platform/a0/virtio1/net/eth2", &[]);
     assert_eq!(names_of(&machine, &format!("{nic}/virtio0/net/eth0"), ""), "PATH=enp0s3");
     assert_eq!(names_of(&machine, &format!("{nic}/mlx5_core.eth.0/net/eth1"), ""), "");
     assert_eq!(names_of(&machine, "/devices/platform/a0/virtio1/net/eth2", ""), "");
@@ -353,7 +355,9 @@ fn without_iflink_it_fails_and_without_type_it_finds_nothing() {
     assert_eq!(Card::new("v261", "0000:02:00.0", false, &[]).net(&[("type", "-")]).names(), "");
     let machine = Machine::new();
     machine.device("/devices/x", "block", &[]);
-    assert!(!machine.call(BuiltinName::NetId, &machine.event(Action::Add, "/devices/x", "block", &[])).success);
+    assert!(
+        !machine.call(BuiltinName::NetId, &machine.event(Action::Add, "/devices/x", "block", &[])).success
+    );
 }
 
 #[test]
@@ -381,7 +385,11 @@ fn properties_can_forbid_attributes_of_their_own_device() {
         (vec![("ID_NET_NAME_ALLOW", "0"), ("ID_NET_NAME_ALLOW_IFLINK", "1")], "", ""),
         (vec![("ID_NET_NAME_ALLOW_ACPI_INDEX", "0")], "", "ONBOARD=eno3np1 PATH=enp2s0np1"),
         (vec![], "E:ID_NET_NAME_ALLOW=0\nV:1\n", "PATH=enp2s0np1"),
-        (vec![], "E:ID_NET_NAME_ALLOW=0\nE:ID_NET_NAME_ALLOW_LABEL=1\nV:1\n", "LABEL_ONBOARD=L PATH=enp2s0np1"),
+        (
+            vec![],
+            "E:ID_NET_NAME_ALLOW=0\nE:ID_NET_NAME_ALLOW_LABEL=1\nV:1\n",
+            "LABEL_ONBOARD=L PATH=enp2s0np1",
+        ),
         (vec![], "", "LABEL_ONBOARD=L ONBOARD=eno3np1 PATH=enp2s0np1"),
     ] {
         let card = Card::new("v261", "0000:02:00.0", false, &[("acpi_index", "3"), ("label", "L")])
@@ -419,7 +427,12 @@ fn names_of_alternative_length_are_the_longest() {
 }
 
 /// A link on a platform device with a device tree.
-fn devicetree(scheme: &'static str, own: Option<&str>, parent: Option<&str>, aliases: &[(&str, &str)]) -> Machine {
+fn devicetree(
+    scheme: &'static str,
+    own: Option<&str>,
+    parent: Option<&str>,
+    aliases: &[(&str, &str)],
+) -> Machine {
     let machine = Machine { scheme, ..Machine::new() };
     let base = "sys/firmware/devicetree/base";
     machine.device("/devices/platform/soc", "platform", &[]).net("/devices/platform/soc/net/eth0", &[]);
@@ -431,7 +444,10 @@ fn devicetree(scheme: &'static str, own: Option<&str>, parent: Option<&str>, ali
     for (device, node) in [("soc/net/eth0", own), ("soc", parent)] {
         if let Some(node) = node {
             let up = "../".repeat(device.split('/').count() + 2);
-            machine.tree.link(&format!("sys/devices/platform/{device}/of_node"), &format!("{up}firmware/devicetree/base{node}"));
+            machine.tree.link(
+                &format!("sys/devices/platform/{device}/of_node"),
+                &format!("{up}firmware/devicetree/base{node}"),
+            );
         }
     }
     machine
@@ -451,11 +467,25 @@ fn the_device_tree_numbers_links_by_alias() {
         ("v261", None, Some("/soc/f"), vec![("ethernet", "/soc/e"), ("ethernet0", "/soc/f")], "", ""),
         ("v261", None, Some("/soc/e"), vec![("ethernet08", "/soc/e")], "", ""),
         ("v261", None, Some("/soc/e"), vec![("ethernetx", "/soc/e")], "", ""),
-        ("v261", None, Some("/soc/w"), vec![("wifi2", "/soc/w"), ("ethernet5", "/soc/w")], "wlan", "ONBOARD=wld2"),
+        (
+            "v261",
+            None,
+            Some("/soc/w"),
+            vec![("wifi2", "/soc/w"), ("ethernet5", "/soc/w")],
+            "wlan",
+            "ONBOARD=wld2",
+        ),
         ("v261", None, Some("/soc/w"), vec![("ethernet7", "/soc/w")], "wlan", "ONBOARD=wld7"),
         ("v261", None, Some("/soc/w"), vec![("wifi", "/soc/w")], "wlan", "ONBOARD=wld0"),
         ("v258", None, Some("/soc/w"), vec![("wifi2", "/soc/w"), ("ethernet5", "/soc/w")], "wlan", ""),
-        ("v261", None, Some("/soc/w"), vec![("wifi2", "/soc/w"), ("ethernet5", "/soc/w")], "", "ONBOARD=end5"),
+        (
+            "v261",
+            None,
+            Some("/soc/w"),
+            vec![("wifi2", "/soc/w"), ("ethernet5", "/soc/w")],
+            "",
+            "ONBOARD=end5",
+        ),
     ] {
         let machine = devicetree(scheme, own, parent, &aliases);
         let found = names_of(&machine, "/devices/platform/soc/net/eth0", devtype);

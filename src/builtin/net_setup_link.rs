@@ -240,7 +240,8 @@ impl Setup<'_> {
         if !self.context.scheme.has(Flag::AllowRerenames) && was_given() {
             return self.name.into();
         }
-        let policies: &[NamePolicy] = if self.context.files.names_enabled { &wanted.name_policy } else { &[] };
+        let policies: &[NamePolicy] =
+            if self.context.files.names_enabled { &wanted.name_policy } else { &[] };
         for policy in policies {
             match policy {
                 NamePolicy::Kernel if assign_type() == NAME_PREDICTABLE => return self.name.into(),
@@ -264,7 +265,8 @@ impl Setup<'_> {
     fn alt_names(&self, name: &BString) -> Vec<BString> {
         let wanted = &self.file.wanted;
         let listed = wanted.alt_names.iter().map(|alt| BString::from(alt.as_str()));
-        let by_policy = wanted.alt_names_policy.iter().filter_map(|policy| self.named_by(*policy, ALT_NAME_MAX));
+        let by_policy =
+            wanted.alt_names_policy.iter().filter_map(|policy| self.named_by(*policy, ALT_NAME_MAX));
         let mut names: Vec<BString> = listed.chain(by_policy.map(BStr::to_owned)).collect();
         names.sort();
         names.dedup();
@@ -328,7 +330,9 @@ fn fixed_address(given: &[u8], ifi_type: u16, length: usize) -> Option<Vec<u8>> 
             }
             length == 6 && !is_broadcast && is_ethernet(&address)
         }
-        ARPHRD_INFINIBAND => length == 20 && address.get(12..).is_some_and(|tail| tail.iter().any(|&b| b != 0)),
+        ARPHRD_INFINIBAND => {
+            length == 20 && address.get(12..).is_some_and(|tail| tail.iter().any(|&b| b != 0))
+        }
         _ => true,
     };
     (fits && address.len() == length).then_some(address)
@@ -338,4 +342,3 @@ fn fixed_address(given: &[u8], ifi_type: u16, length: usize) -> Option<Vec<u8>> 
 fn is_ethernet(address: &[u8]) -> bool {
     address.iter().any(|&b| b != 0) && address.iter().any(|&b| b != 0xff)
 }
-

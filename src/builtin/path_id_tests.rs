@@ -96,7 +96,11 @@ fn usb(protocol: &str, speed: &str, device: &str) -> (Machine, String) {
     machine.tree.file(&format!("sys{hub}/speed"), format!("{speed}\n"));
     let port = format!("usb:usb_device {}", device.split(':').next().unwrap());
     let interface = format!("usb:usb_interface {device}");
-    let last = grow(&machine, &hub, if device.contains(':') { vec![&*port, &*interface] } else { vec![&*port] }.as_slice());
+    let last = grow(
+        &machine,
+        &hub,
+        if device.contains(':') { vec![&*port, &*interface] } else { vec![&*port] }.as_slice(),
+    );
     (machine, last)
 }
 
@@ -162,7 +166,12 @@ fn ata(port_no: &str, numbers: &str) -> (Machine, String) {
     let device = grow(
         &machine,
         &controller,
-        &["- ata3", "scsi:scsi_host host3", "scsi:scsi_target target3:0:0", &format!("scsi:scsi_device {numbers}")],
+        &[
+            "- ata3",
+            "scsi:scsi_host host3",
+            "scsi:scsi_target target3:0:0",
+            &format!("scsi:scsi_device {numbers}"),
+        ],
     );
     let port = format!("{controller}/ata3/ata_port/ata3");
     machine.device(&port, "ata_port", &[("port_no", port_no)]);
@@ -172,8 +181,11 @@ fn ata(port_no: &str, numbers: &str) -> (Machine, String) {
 #[test]
 fn ata_disks_are_named_by_port_and_target() {
     let (machine, device) = ata("2", "3:0:0:0");
-    let wanted =
-        ["PATH=pci-0000:00:1f.2-ata-2.0", "PATH_TAG=pci-0000_00_1f_2-ata-2_0", "PATH_ATA_COMPAT=pci-0000:00:1f.2-ata-2"];
+    let wanted = [
+        "PATH=pci-0000:00:1f.2-ata-2.0",
+        "PATH_TAG=pci-0000_00_1f_2-ata-2_0",
+        "PATH_ATA_COMPAT=pci-0000:00:1f.2-ata-2",
+    ];
     let disk = grow(&machine, &device, &["block sda"]);
     let partition = grow(&machine, &disk, &["block sda1"]);
     let generic = grow(&machine, &device, &["scsi_generic sg0"]);
@@ -216,7 +228,10 @@ fn fibre_channel_disks_are_named_by_port_name() {
         );
         assert_eq!(path(&machine, &device, "block"), "failure", "without the transport's class");
         machine.device("/devices/fc/target9:0:0", "fc_transport", &[("port_name", "0x50060e8005000001")]);
-        assert_eq!(path(&machine, &device, "block"), format!("pci-0000:57:00.0-fc-0x50060e8005000001-{text}"));
+        assert_eq!(
+            path(&machine, &device, "block"),
+            format!("pci-0000:57:00.0-fc-0x50060e8005000001-{text}")
+        );
     }
 }
 
@@ -290,10 +305,7 @@ fn iscsi_disks_are_named_by_portal_and_target() {
     machine.device("/devices/iscsi/session4", "iscsi_session", &session);
     let connection = [("persistent_address", "192.168.1.9"), ("persistent_port", "3260")];
     machine.device("/devices/iscsi/connection4:0", "iscsi_connection", &connection);
-    assert_eq!(
-        path(&machine, &disk, "block"),
-        "ip-192.168.1.9:3260-iscsi-iqn.2001-04.com.example:t1-lun-1"
-    );
+    assert_eq!(path(&machine, &disk, "block"), "ip-192.168.1.9:3260-iscsi-iqn.2001-04.com.example:t1-lun-1");
 }
 
 #[test]
@@ -306,16 +318,14 @@ fn hyper_v_disks_are_named_by_the_id_of_their_channel() {
         &channel,
         &["scsi:scsi_host host0", "scsi:scsi_target target0:0:0", "scsi:scsi_device 0:0:0:7", "block sda"],
     );
-    assert_eq!(
-        path(&machine, &disk, "block"),
-        "acpi-VMBUS:00-vmbus-f8b3781a1e824818a1c363d806ec15bb-lun-7"
-    );
+    assert_eq!(path(&machine, &disk, "block"), "acpi-VMBUS:00-vmbus-f8b3781a1e824818a1c363d806ec15bb-lun-7");
 }
 
 #[test]
 fn firewire_disks_are_named_by_their_id() {
     let machine = Machine::new();
-    let device = grow(&machine, HOST, &["pci 0000:05:00.0", "scsi:scsi_host host1", "scsi:scsi_device 1:0:0:0"]);
+    let device =
+        grow(&machine, HOST, &["pci 0000:05:00.0", "scsi:scsi_host host1", "scsi:scsi_device 1:0:0:0"]);
     machine.tree.file(&format!("sys{device}/ieee1394_id"), "0010b9f7010b0f85:0:0\n");
     let disk = grow(&machine, &device, &["block sda"]);
     assert_eq!(path(&machine, &disk, "block"), "pci-0000:05:00.0-ieee1394-0x0010b9f7010b0f85:0:0");
@@ -328,11 +338,20 @@ fn tapes_tell_their_mode() {
         let device = grow(
             &machine,
             HOST,
-            &["pci 0000:05:00.0", "scsi:scsi_host host1", "scsi:scsi_device 1:0:0:0", &format!("scsi_tape {tape}")],
+            &[
+                "pci 0000:05:00.0",
+                "scsi:scsi_host host1",
+                "scsi:scsi_device 1:0:0:0",
+                &format!("scsi_tape {tape}"),
+            ],
         );
         // The letter stands right behind `st`: what has a number there has no mode.
         let tail = if tape.contains('0') { "" } else { tail };
-        assert_eq!(path(&machine, &device, "scsi_tape"), format!("pci-0000:05:00.0-scsi-0:0:0:0{tail}"), "{tape}");
+        assert_eq!(
+            path(&machine, &device, "scsi_tape"),
+            format!("pci-0000:05:00.0-scsi-0:0:0:0{tail}"),
+            "{tape}"
+        );
     }
 }
 
@@ -350,13 +369,20 @@ fn namespaces_of_nvme_are_numbered() {
 
 #[test]
 fn a_multipath_namespace_takes_the_path_of_its_controller() {
-    for (controller, wanted) in [("/devices/pci0000:00/0000:55:00.0", "pci-0000:55:00.0-nvme-2"), ("/devices/virtual/nvme-fabrics", "failure")] {
+    for (controller, wanted) in [
+        ("/devices/pci0000:00/0000:55:00.0", "pci-0000:55:00.0-nvme-2"),
+        ("/devices/virtual/nvme-fabrics", "failure"),
+    ] {
         let machine = Machine::new();
         if !controller.contains("virtual") {
             machine.device(controller, "pci", &[]);
         }
         grow(&machine, controller, &["nvme nvme1"]);
-        let disk = grow(&machine, "/devices/virtual/nvme-subsystem", &["nvme-subsystem nvme-subsys1", "block nvme1n2"]);
+        let disk = grow(
+            &machine,
+            "/devices/virtual/nvme-subsystem",
+            &["nvme-subsystem nvme-subsys1", "block nvme1n2"],
+        );
         machine.tree.file(&format!("sys{disk}/nsid"), "2\n");
         assert_eq!(path(&machine, &disk, "block"), wanted);
     }
