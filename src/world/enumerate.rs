@@ -6,7 +6,7 @@
 
 use super::Sysfs;
 use super::database::Records;
-use crate::model::device::{last_component, sysname};
+use crate::model::device::sysname;
 use crate::model::{DeviceId, Properties};
 use crate::rules::ask::Attr;
 use crate::rules::glob::Glob;
@@ -297,7 +297,7 @@ impl<'a> Candidate<'a> {
     }
 
     fn record(&self) -> Option<crate::model::record::Record> {
-        let id = self.world.sysfs.device(&self.devpath)?.id()?;
+        let id = self.world.sysfs.device_at(self.devpath.clone()).id()?;
         self.world.records.as_ref()?.read(&id).ok()?
     }
 }
@@ -390,6 +390,7 @@ fn compare_components(a: &[u8], b: &[u8]) -> Ordering {
 mod tests {
     use super::super::tree::Tree;
     use super::*;
+    use crate::model::device::last_component;
 
     fn machine() -> Tree {
         let tree = Tree::new();

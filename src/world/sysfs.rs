@@ -224,8 +224,8 @@ impl Sysfs {
         Some(self.device_at(devpath))
     }
 
-    /// The device at a devpath known to be one.
-    fn device_at(&self, devpath: BString) -> Device {
+    /// The device at a devpath that is known to be free of symlinks and to be a device.
+    pub fn device_at(&self, devpath: BString) -> Device {
         let properties = self.uevent_properties(&devpath);
         let subsystem = self.subsystem(&devpath).unwrap_or_default();
         let driver = self.driver(&devpath);
