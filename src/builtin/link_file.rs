@@ -314,7 +314,10 @@ impl Parser<'_> {
             "EnergyEfficientEthernet" => Taken::Later,
             section if section.starts_with("X-") => Taken::Yes,
             _ => {
-                return Some(Complaint { line: *line, text: format!("unknown section [{section}], ignored") });
+                return Some(Complaint {
+                    line: *line,
+                    text: format!("unknown section [{section}], ignored"),
+                });
             }
         };
         let text = match taken {
