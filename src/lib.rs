@@ -38,6 +38,9 @@ pub mod world;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+/// The release of systemd whose behaviour is reproduced: what `--version` says, and scripts compare.
+pub const LEVEL: u32 = 255;
+
 /// Runs what the name in `args[0]` asks for: daemon, tool or helper. As `mudev` the first argument
 /// chooses `daemon` or `adm`.
 pub fn dispatch(args: Vec<OsString>) -> ExitCode {

@@ -11,8 +11,8 @@ use crate::model::Now;
 use crate::model::command::split_command;
 use crate::rules::ask::Exit;
 use crate::sys::process::{self, Child, Ended, ExecStrings, Spawn};
-use bstr::{BStr, BString, ByteSlice};
-use std::collections::HashMap;
+use bstr::{BString, ByteSlice};
+use std::collections::{HashMap, VecDeque};
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
@@ -70,6 +70,25 @@ pub struct Finished {
     pub timed_out: bool,
 }
 
+/// A program to start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    pub job: JobId,
+    pub purpose: Purpose,
+    /// Not split yet.
+    pub command: BString,
+    /// The whole environment, but for UDEV_DATABASE_VERSION.
+    pub env: Vec<(BString, BString)>,
+    pub budget: Budget,
+}
+
+impl Wanted {
+    fn not_started(self, timed_out: bool) -> Finished {
+        let exit = Exit { success: false, output: BString::default(), truncated: false };
+        Finished { job: self.job, purpose: self.purpose, exit, timed_out }
+    }
+}
+
 struct Stream {
     pipe: OwnedFd,
     name: &'static str,
@@ -100,6 +119,10 @@ pub struct Children {
     /// Where programs with relative names are.
     lib_dir: PathBuf,
     timeout_signal: i32,
+    /// Children at one time.
+    max: usize,
+    /// Those beyond, in order.
+    waiting: VecDeque<Wanted>,
     running: HashMap<u64, Running>,
     next_id: u64,
     /// Pipes that were not read to WouldBlock.
@@ -116,6 +139,8 @@ impl Children {
             null,
             lib_dir,
             timeout_signal,
+            max: usize::MAX,
+            waiting: VecDeque::new(),
             running: HashMap::new(),
             next_id: 0,
             unread: Vec::new(),
@@ -124,14 +149,39 @@ impl Children {
         }
     }
 
-    /// Number of running children.
-    pub fn len(&self) -> usize {
-        self.running.len()
+    /// How many run at one time; the others wait for their turn. At least one does.
+    pub fn set_max(&mut self, max: usize) {
+        self.max = max.max(1);
     }
 
-    /// Whether none runs.
+    /// See [`Children::set_max`].
+    pub fn max(&self) -> usize {
+        self.max
+    }
+
+    /// What follows the limit on time for one program.
+    pub fn set_timeout_signal(&mut self, signal: i32) {
+        self.timeout_signal = signal;
+    }
+
+    /// Running and waiting children.
+    pub fn load(&self) -> (usize, usize) {
+        (self.running.len(), self.waiting.len())
+    }
+
+    /// Whether none runs or waits.
     pub fn is_empty(&self) -> bool {
-        self.running.is_empty()
+        self.load() == (0, 0)
+    }
+
+    /// Whether [`Children::take_finished`] has something.
+    pub fn has_finished(&self) -> bool {
+        !self.finished.is_empty()
+    }
+
+    /// Whether [`Children::read_on`] has something to do.
+    pub fn has_unread(&self) -> bool {
+        !self.unread.is_empty()
     }
 
     /// Children that have finished since the last call.
@@ -139,43 +189,28 @@ impl Children {
         std::mem::take(&mut self.finished)
     }
 
-    /// Starts a program. `command` is not split yet; `env` is the whole environment but for
-    /// UDEV_DATABASE_VERSION. Its end is told by [`Children::take_finished`].
-    #[allow(clippy::too_many_arguments)]
-    pub fn spawn(
-        &mut self,
-        sources: &Sources,
-        job: JobId,
-        purpose: Purpose,
-        command: &BStr,
-        env: &[(BString, BString)],
-        budget: Budget,
-        now: Now,
-    ) {
-        let not_started = |timed_out| {
-            let exit = Exit { success: false, output: BString::default(), truncated: false };
-            Finished { job, purpose, exit, timed_out }
-        };
-        if budget.deadline <= now {
-            log::warn!("Not starting '{command}': the time of its event is used up");
-            self.finished.push(not_started(true));
-        } else if let Err(error) = self.start(sources, job, purpose, command, env, budget, now) {
-            log::warn!("Cannot execute '{command}': {error}");
-            self.finished.push(not_started(false));
+    /// Starts a program, at once or when there is room. Its end is told by
+    /// [`Children::take_finished`].
+    pub fn spawn(&mut self, sources: &Sources, wanted: Wanted, now: Now) {
+        self.waiting.push_back(wanted);
+        self.start_waiting(sources, now);
+    }
+
+    fn start_waiting(&mut self, sources: &Sources, now: Now) {
+        while self.running.len() < self.max {
+            let Some(wanted) = self.waiting.pop_front() else { return };
+            if wanted.budget.deadline <= now {
+                log::warn!("Not starting '{}': the time of its event is used up", wanted.command);
+                self.finished.push(wanted.not_started(true));
+            } else if let Err(error) = self.start(sources, &wanted, now) {
+                log::warn!("Cannot execute '{}': {error}", wanted.command);
+                self.finished.push(wanted.not_started(false));
+            }
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn start(
-        &mut self,
-        sources: &Sources,
-        job: JobId,
-        purpose: Purpose,
-        command: &BStr,
-        env: &[(BString, BString)],
-        budget: Budget,
-        now: Now,
-    ) -> io::Result<()> {
+    fn start(&mut self, sources: &Sources, wanted: &Wanted, now: Now) -> io::Result<()> {
+        let Wanted { job, purpose, command, env, budget } = wanted;
         let words = split_command(command);
         let path = self.path_of(words.first().map_or(&[], |w| w.as_slice()))?;
         let (mut argv, mut envp) = (ExecStrings::new(), ExecStrings::new());
@@ -183,7 +218,7 @@ impl Children {
         env.iter().for_each(|(name, value)| envp.push(&[name, b"=", value]));
         envp.push(&[b"UDEV_DATABASE_VERSION=1"]);
 
-        let capture = purpose == Purpose::Ask;
+        let capture = *purpose == Purpose::Ask;
         let verbose = log::log_enabled!(log::Level::Debug);
         let out = if capture || verbose { Some(process::pipe()?) } else { None };
         let err = if verbose { Some(process::pipe()?) } else { None };
@@ -202,9 +237,9 @@ impl Children {
             pipe.map(|(pipe, _)| Stream { pipe, name, line: BString::default() })
         };
         let running = Running {
-            job,
-            purpose,
-            command: command.to_owned(),
+            job: *job,
+            purpose: *purpose,
+            command: command.clone(),
             child,
             capture,
             output: BString::default(),
@@ -212,20 +247,11 @@ impl Children {
             discarded: 0,
             streams: [stream(out, "stdout"), stream(err, "stderr")],
             ended: None,
-            budget,
+            budget: *budget,
             warned: budget.warn_at <= now,
             killed_at: None,
         };
-        let watched = sources.add(running.child.pidfd.as_fd(), Source::Child(id)).and_then(|()| {
-            let streams = running.streams.iter().enumerate();
-            streams.filter_map(|(n, s)| Some((n, s.as_ref()?))).try_for_each(|(n, stream)| {
-                sources.add(
-                    stream.pipe.as_fd(),
-                    if n == 0 { Source::ChildOut(id) } else { Source::ChildErr(id) },
-                )
-            })
-        });
-        if let Err(error) = watched {
+        if let Err(error) = running.watch(sources, id) {
             let _ = process::kill_group(running.child.pid, libc::SIGKILL);
             self.lost.push(running.child);
             return Err(error);
@@ -276,13 +302,12 @@ impl Children {
         self.finish(id);
     }
 
-    /// Goes on with pipes that were left unread; true if some are still.
-    pub fn read_on(&mut self) -> bool {
+    /// Goes on with pipes that were left unread.
+    pub fn read_on(&mut self) {
         for (id, stream) in std::mem::take(&mut self.unread) {
             let ended = self.running.get(&id).is_some_and(|c| c.ended.is_some());
             if ended { self.on_exit_read(id, stream) } else { self.on_output(id, stream) }
         }
-        !self.unread.is_empty()
     }
 
     fn on_exit_read(&mut self, id: u64, stream: usize) {
@@ -306,8 +331,9 @@ impl Children {
         }
     }
 
-    /// Warnings and deadlines that are due.
-    pub fn on_time(&mut self, now: Now) {
+    /// Warnings and deadlines that are due, and room for those that wait: once a turn, after all that
+    /// was readable.
+    pub fn on_time(&mut self, sources: &Sources, now: Now) {
         self.lost.retain(|child| matches!(process::try_wait(&child.pidfd), Ok(None)));
         let mut given_up = Vec::new();
         for (&id, child) in &mut self.running {
@@ -328,6 +354,7 @@ impl Children {
         for id in given_up {
             self.give_up(id);
         }
+        self.start_waiting(sources, now);
     }
 
     fn give_up(&mut self, id: u64) {
@@ -360,7 +387,8 @@ impl Children {
             (None, true) => c.budget.deadline,
             (None, false) => c.budget.warn_at.min(c.budget.deadline),
         };
-        self.running.values().map(next).min()
+        let waiting = self.waiting.front().filter(|_| self.running.len() < self.max).map(|_| Now::ZERO);
+        self.running.values().map(next).chain(waiting).min()
     }
 }
 
@@ -375,6 +403,16 @@ enum Progress {
 }
 
 impl Running {
+    fn watch(&self, sources: &Sources, id: u64) -> io::Result<()> {
+        sources.add(self.child.pidfd.as_fd(), Source::Child(id))?;
+        for (stream, source) in self.streams.iter().zip([Source::ChildOut(id), Source::ChildErr(id)]) {
+            if let Some(stream) = stream {
+                sources.add(stream.pipe.as_fd(), source)?;
+            }
+        }
+        Ok(())
+    }
+
     fn read(&mut self, n: usize) -> Progress {
         let mut buffer = [0; 16 * 1024];
         let mut total = 0;
@@ -468,7 +506,7 @@ impl Running {
                 log::log!(level, "'{}' failed with exit status {status}", self.command)
             }
             Some(Ended::Killed(signal)) => {
-                let name = crate::sys::signal::name(signal).unwrap_or("?");
+                let name = crate::world::config::signal_name(signal).unwrap_or("?");
                 log::log!(level, "'{}' was ended by signal {signal} ({name})", self.command);
             }
             None => {}
@@ -499,11 +537,17 @@ mod tests {
         let sources = Sources::new(&poll).unwrap();
         let null = File::options().read(true).write(true).open("/dev/null").unwrap();
         let mut children = Children::new(null, "/bin".into(), libc::SIGKILL);
+        children.set_max(2);
         let (start, mut finished) = (monotonic(), Vec::new());
         for (n, (purpose, command)) in commands.iter().enumerate() {
-            let env = [("A".into(), "1".into())];
-            let budget = Budget::new(start, timeout);
-            children.spawn(&sources, JobId(n as u64), *purpose, (*command).into(), &env, budget, start);
+            let wanted = Wanted {
+                job: JobId(n as u64),
+                purpose: *purpose,
+                command: (*command).into(),
+                env: vec![("A".into(), "1".into())],
+                budget: Budget::new(start, timeout),
+            };
+            children.spawn(&sources, wanted, start);
         }
         let mut events = mio::Events::with_capacity(64);
         loop {
@@ -513,7 +557,8 @@ mod tests {
             }
             let now = monotonic();
             assert!(now < start + LIMIT, "children do not finish");
-            let more = children.read_on();
+            children.read_on();
+            let more = children.has_unread();
             let wait = children.timeout().map_or(LIMIT, |t| t.saturating_sub(now));
             poll.poll(&mut events, Some(if more { Duration::ZERO } else { wait })).unwrap();
             for event in &events {
@@ -524,7 +569,7 @@ mod tests {
                     _ => {}
                 }
             }
-            children.on_time(monotonic());
+            children.on_time(&sources, monotonic());
         }
         finished.sort_by_key(|f| f.job);
         finished

@@ -1,12 +1,53 @@
 //! The loop and its sources: reads inputs, drives the engine, performs what it wants.
+//!
+//! * [`shell`]: the one owner and its loop; [`source`]: what the loop watches;
+//! * in: [`intake`] (events of the kernel or of a file), [`links`], [`watch`], [`control`], [`status`];
+//! * out: [`task`], [`answer`], [`perform`] (what jobs want), [`children`];
+//! * around: [`options`], [`readiness`], [`reload`], [`coldplug`], [`trace`].
+
+pub mod answer;
+pub mod children;
+pub mod coldplug;
+pub mod control;
+pub mod intake;
+pub mod links;
+pub mod options;
+pub mod perform;
+pub mod readiness;
+pub mod reload;
+pub mod shell;
+pub mod source;
+pub mod status;
+pub mod task;
+pub mod trace;
+pub mod watch;
+
+mod start;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-pub mod children;
-pub mod source;
-
 /// `mudevd`.
-pub fn main(_args: Vec<OsString>) -> ExitCode {
-    todo!()
+pub fn main(args: Vec<OsString>) -> ExitCode {
+    match options::parse(args) {
+        Err(error) => {
+            eprintln!("mudevd: {error}");
+            ExitCode::FAILURE
+        }
+        Ok(options::Invocation::Help) => {
+            print!("{}", options::HELP);
+            ExitCode::SUCCESS
+        }
+        Ok(options::Invocation::Version) => {
+            println!("{}", crate::LEVEL);
+            ExitCode::SUCCESS
+        }
+        Ok(options::Invocation::Run(line)) => match start::run(*line) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                log::error!("{error}");
+                ExitCode::FAILURE
+            }
+        },
+    }
 }

@@ -58,41 +58,9 @@ pub fn reset_actions() {
     }
 }
 
-/// The classic signals by number from 1, without `SIG`.
-const NAMES: [&str; 31] = [
-    "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE",
-    "ALRM", "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ",
-    "VTALRM", "PROF", "WINCH", "IO", "PWR", "SYS",
-];
-
-/// The number of a signal from its name with or without `SIG`, or from its number; None if it is none.
-pub fn parse(text: &str) -> Option<c_int> {
-    if let Ok(number) = text.parse::<c_int>() {
-        return (1..=libc::SIGRTMAX()).contains(&number).then_some(number);
-    }
-    let name = text.strip_prefix("SIG").unwrap_or(text);
-    NAMES.iter().position(|n| *n == name).map(|i| i as c_int + 1)
-}
-
-/// The name of a classic signal without `SIG`; None for others.
-pub fn name(signal: c_int) -> Option<&'static str> {
-    usize::try_from(signal).ok()?.checked_sub(1).and_then(|i| NAMES.get(i)).copied()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn signals_have_names_and_numbers() {
-        for (text, number) in [("KILL", 9), ("SIGKILL", 9), ("9", 9), ("ABRT", 6), ("SYS", 31), ("34", 34)] {
-            assert_eq!(parse(text), Some(number), "{text}");
-        }
-        for text in ["", "0", "-1", "65", "kill", "SIG", "999999999999"] {
-            assert_eq!(parse(text), None, "{text}");
-        }
-        assert_eq!((name(6), name(9), name(0), name(32)), (Some("ABRT"), Some("KILL"), None, None));
-    }
 
     #[test]
     fn a_blocked_signal_is_read() {

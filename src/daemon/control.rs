@@ -1,0 +1,221 @@
+//! Clients of the classic control protocol (`udevadm control`, `settle`, other udevs' tools). The
+//! protocol itself is [`crate::model::control`]; here are its sockets.
+//!
+//! Must stay true: only root is heard, by the credentials of the connection and of every message; a
+//! client that waits is let go when all uevents that were readable are in the queue.
+
+use super::shell::Shell;
+use super::source::{Source, Sources};
+use crate::engine::Input;
+use crate::model::control::{Action, Connection, DATAGRAM_LEN, Message};
+use crate::sys::unix;
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+/// Clients at one time; more are turned away.
+const MAX_CLIENTS: usize = 256;
+
+struct Client {
+    socket: OwnedFd,
+    connection: Connection,
+}
+
+/// See the module.
+pub struct Control {
+    listener: OwnedFd,
+    clients: HashMap<u64, Client>,
+    next_id: u64,
+}
+
+impl Control {
+    /// Serves a listening socket.
+    pub fn new(listener: OwnedFd, sources: &Sources) -> io::Result<Control> {
+        unix::set_nonblocking(listener.as_fd())?;
+        sources.add(listener.as_fd(), Source::Control)?;
+        Ok(Control { listener, clients: HashMap::new(), next_id: 0 })
+    }
+
+    /// Number of clients.
+    pub fn clients(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// Takes all that want to connect.
+    fn accept(&mut self, sources: &Sources) -> Vec<u64> {
+        let mut accepted = Vec::new();
+        while let Some(socket) = accept(&self.listener) {
+            if !is_root(&socket) {
+                log::warn!("A client that is not root was turned away");
+                continue;
+            }
+            if self.clients.len() >= MAX_CLIENTS {
+                log::warn!("Too many clients, one was turned away");
+                continue;
+            }
+            let id = self.next_id;
+            self.next_id += 1;
+            let watched = unix::pass_credentials(socket.as_fd())
+                .and_then(|()| sources.add(socket.as_fd(), Source::Client(id)));
+            match watched {
+                Ok(()) => {
+                    self.clients.insert(id, Client { socket, connection: Connection::new() });
+                    accepted.push(id);
+                }
+                Err(error) => log::warn!("Cannot serve a client: {error}"),
+            }
+        }
+        accepted
+    }
+
+    /// Reads all that a client has sent.
+    fn read(&mut self, id: u64) -> Vec<Action> {
+        let mut actions = Vec::new();
+        // One byte more than a datagram, so that a longer one shows.
+        let mut buffer = [0; DATAGRAM_LEN + 1];
+        while let Some(client) = self.clients.get_mut(&id) {
+            match unix::receive(client.socket.as_fd(), &mut buffer) {
+                Ok(received) if received.len == 0 => {
+                    actions.push(client.connection.on_eof());
+                    self.clients.remove(&id);
+                }
+                Ok(received) => {
+                    let uid = received.credentials.map(|c| c.uid);
+                    let more = client.connection.on_datagram(&buffer[..received.len], uid);
+                    if more.contains(&Action::Close) {
+                        self.clients.remove(&id);
+                    }
+                    actions.extend(more);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => drop(self.clients.remove(&id)),
+            }
+        }
+        actions
+    }
+
+    /// Lets those go that waited for this.
+    fn on_idle(&mut self) {
+        self.clients.retain(|_, client| !client.connection.on_idle());
+    }
+}
+
+/// The next connection; None if there is none.
+pub(super) fn accept(listener: &OwnedFd) -> Option<OwnedFd> {
+    loop {
+        match unix::accept(listener.as_fd()) {
+            Ok(socket) => return Some(socket),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::ECONNABORTED)) => {}
+            Err(error) => {
+                log::warn!("Cannot accept a client: {error}");
+                return None;
+            }
+        }
+    }
+}
+
+/// Whether root is at the other end.
+pub(super) fn is_root(socket: &OwnedFd) -> bool {
+    unix::peer_credentials(socket.as_fd()).is_ok_and(|c| c.uid == 0)
+}
+
+/// A listening socket that only root can connect to; one that an earlier daemon left is replaced.
+pub fn listen(path: &Path) -> io::Result<OwnedFd> {
+    use std::os::unix::fs::PermissionsExt;
+    let socket = match unix::listen_seqpacket(path) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            std::fs::remove_file(path)?;
+            unix::listen_seqpacket(path)?
+        }
+        other => other?,
+    };
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    Ok(socket)
+}
+
+impl Shell {
+    pub(super) fn accept_clients(&mut self) {
+        let accepted = self.control.as_mut().map(|c| c.accept(&self.sources)).unwrap_or_default();
+        accepted.into_iter().for_each(|id| self.on_client(id));
+    }
+
+    pub(super) fn on_client(&mut self, id: u64) {
+        for action in self.control.as_mut().map(|c| c.read(id)).unwrap_or_default() {
+            match action {
+                Action::Do(message) => self.do_message(message),
+                Action::Report(error) => log::warn!("A client's message has no effect: {error}"),
+                Action::Close => {}
+                // Whatever was sent before this moment is read before the client is let go.
+                Action::WaitForIdle => {
+                    self.intake.set_ready();
+                    self.watches.set_ready();
+                }
+            }
+        }
+    }
+
+    fn do_message(&mut self, message: Message) {
+        log::debug!("Told to: {message:?}");
+        match message {
+            Message::SetLogLevel(level) => self.set_log_level(level),
+            Message::StopExecQueue => self.inbox.push_back(Input::StopQueue),
+            Message::StartExecQueue => self.inbox.push_back(Input::StartQueue),
+            Message::Reload => self.reload(),
+            Message::SetEnv { name, value } => self.inbox.push_back(Input::SetGlobal { name, value }),
+            Message::SetChildrenMax(max) => self.set_children_max(max),
+            Message::Exit => self.exit(),
+            Message::End | Message::Ping => {}
+        }
+    }
+
+    pub(super) fn close_waiting_clients(&mut self) {
+        if let Some(control) = &mut self.control {
+            control.on_idle();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::control::{Datagram, VERSION_B};
+
+    #[test]
+    fn clients_are_served_in_parallel_and_closed_when_idle() {
+        if !crate::sys::process::is_root() {
+            println!("only root is served, and we are not root: nothing to test");
+            return;
+        }
+        let path = std::env::temp_dir().join(format!("mudev-control-{}", std::process::id()));
+        std::fs::write(&path, "stale").unwrap();
+        let poll = mio::Poll::new().unwrap();
+        let sources = Sources::new(&poll).unwrap();
+        let mut control = Control::new(listen(&path).unwrap(), &sources).unwrap();
+        let connect = || unix::connect_seqpacket(&path).unwrap();
+        let (first, second, silent) = (connect(), connect(), connect());
+        let send = |socket: &OwnedFd, message| {
+            let datagram = Datagram { version: VERSION_B.into(), message };
+            unix::send(socket.as_fd(), &datagram.render().unwrap()).unwrap();
+        };
+        send(&second, Message::Ping);
+        send(&second, Message::End);
+        send(&first, Message::Reload);
+        let ids = control.accept(&sources);
+        let actions: Vec<_> = ids.iter().map(|&id| control.read(id)).collect();
+        assert_eq!(actions[0], [Action::Do(Message::Reload)]);
+        assert_eq!(actions[1], [Action::WaitForIdle]);
+        control.on_idle();
+        assert_eq!(control.clients(), 2, "the one that waited is let go");
+        let mut buffer = [0; 8];
+        assert_eq!(unix::receive(second.as_fd(), &mut buffer).unwrap().len, 0);
+        drop(silent);
+        assert_eq!(control.read(ids[2]), [Action::Close]);
+        unix::send(first.as_fd(), b"short").unwrap();
+        assert!(control.read(ids[0]).contains(&Action::Close));
+        assert_eq!(control.clients(), 0);
+        std::fs::remove_file(&path).unwrap();
+    }
+}

@@ -1,0 +1,367 @@
+//! The link table's place in the loop: notifications in, requests out by way of a helper, and the
+//! jobs that wait for a link.
+//!
+//! Must stay true: the notification socket is read until it is empty before a mark is made and before
+//! a reply is applied (see [`crate::links`]); every request is answered once, also when its helper
+//! dies; no call waits.
+
+use super::source::{Source, Sources};
+use crate::engine::JobId;
+use crate::helper::pool::Launcher;
+use crate::links::{Change, Origin, Reply, Table};
+use crate::model::event::BuildFnv;
+use crate::model::{Errno, IfIndex, Now};
+use crate::sys::process::{self, Child};
+use crate::sys::{netlink, unix};
+use bstr::BString;
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+/// A link that is not in the table is asked for after this time: its notification comes 0.1 to 0.7 ms
+/// after the uevent (design.md section 3).
+const PATIENCE: Duration = Duration::from_millis(5);
+
+/// Bytes of the largest rtnetlink datagram: the kernel builds dumps in pieces of 32 KiB.
+const MAX_DATAGRAM: usize = 64 * 1024;
+
+/// Datagrams read in one go.
+const MAX_READS: usize = 4096;
+
+/// A dump or a request for a link is waited for this long. Whoever holds RTNL that long is at fault,
+/// but it must not cost us a job.
+const REQUEST_LIMIT: Duration = Duration::from_secs(30);
+
+/// What a request is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RtnlFor {
+    Dump,
+    /// The row of a link that parked jobs wait for.
+    Link(IfIndex),
+    /// Whatever a job wants: the reply goes to [`Answered::replies`].
+    Job(JobId),
+}
+
+/// A job that waits for a link.
+#[derive(Clone, Debug)]
+pub struct Parked {
+    pub job: JobId,
+    /// Ask the kernel at this time, if nothing came until then; None: it was asked.
+    request_at: Option<Now>,
+}
+
+/// What reading brought.
+#[derive(Debug, Default)]
+pub struct Answered {
+    /// Jobs whose links were heard of, or will not be.
+    pub heard: Vec<JobId>,
+    /// Replies to requests of jobs.
+    pub replies: Vec<(JobId, Reply)>,
+}
+
+struct Helper {
+    id: u64,
+    child: Child,
+    socket: OwnedFd,
+}
+
+/// See the module.
+pub struct Links {
+    pub table: Table,
+    /// Subscribed to RTNLGRP_LINK; None where links come from a tree of files.
+    socket: Option<OwnedFd>,
+    launcher: Launcher,
+    helper: Option<Helper>,
+    next_helper: u64,
+    /// Requests that the helper's socket had no room for.
+    outbox: VecDeque<Vec<u8>>,
+    requests: HashMap<u32, (RtnlFor, Now), BuildFnv>,
+    parked: HashMap<IfIndex, Vec<Parked>, BuildFnv>,
+    changes: Vec<Change>,
+    buffer: Vec<u8>,
+    ready: bool,
+    dying: Vec<Child>,
+    /// Overruns of the notification socket since the start.
+    pub overruns: u64,
+}
+
+impl Links {
+    /// With a subscribed socket, or without links.
+    pub fn new(socket: Option<OwnedFd>, launcher: Launcher) -> Links {
+        Links {
+            table: Table::new(),
+            socket,
+            launcher,
+            helper: None,
+            next_helper: 0,
+            outbox: VecDeque::new(),
+            requests: HashMap::default(),
+            parked: HashMap::default(),
+            changes: Vec::new(),
+            buffer: vec![0; MAX_DATAGRAM],
+            ready: false,
+            dying: Vec::new(),
+            overruns: 0,
+        }
+    }
+
+    /// Whether the table speaks for sysfs.
+    pub fn is_live(&self) -> bool {
+        self.socket.is_some()
+    }
+
+    /// Watches the socket and asks for all links.
+    pub fn start(&mut self, sources: &Sources, now: Now) -> io::Result<()> {
+        let Some(socket) = &self.socket else { return Ok(()) };
+        sources.add(socket.as_fd(), Source::Links)?;
+        self.dump_if_needed(sources, now);
+        Ok(())
+    }
+
+    /// Whether a request is on its way.
+    pub fn is_waiting(&self) -> bool {
+        !self.requests.is_empty()
+    }
+
+    /// Jobs that wait for links.
+    pub fn parked(&self) -> usize {
+        self.parked.values().map(Vec::len).sum()
+    }
+
+    /// A job needs a link that the table does not know: told when the table hears of it, or when the
+    /// kernel has answered a request that is made after 5 ms.
+    pub fn park(&mut self, job: JobId, ifindex: IfIndex, now: Now) {
+        let parked = Parked { job, request_at: Some(now + PATIENCE) };
+        self.parked.entry(ifindex).or_default().push(parked);
+    }
+
+    /// A job needs the row as it is now: the kernel is asked at once, and the job is told when it has
+    /// answered.
+    pub fn refresh(&mut self, sources: &Sources, job: JobId, ifindex: IfIndex, statistics: bool, now: Now) {
+        self.parked.entry(ifindex).or_default().push(Parked { job, request_at: None });
+        self.request_link(sources, ifindex, statistics, now);
+    }
+
+    fn request_link(&mut self, sources: &Sources, ifindex: IfIndex, with_statistics: bool, now: Now) {
+        let (seq, bytes) = self.table.request(ifindex, with_statistics);
+        self.request(sources, seq, bytes, RtnlFor::Link(ifindex), now + REQUEST_LIMIT);
+    }
+
+    /// Sends a request (its sequence number from [`Table::next_seq`]) by the helper. Its reply comes
+    /// by [`Links::take_answers`] at the latest at the deadline, then as ETIMEDOUT.
+    pub fn request(&mut self, sources: &Sources, seq: u32, bytes: Vec<u8>, what: RtnlFor, deadline: Now) {
+        self.requests.insert(seq, (what, deadline));
+        if self.helper.is_none()
+            && let Err(error) = self.start_helper(sources)
+        {
+            log::error!("Cannot start the helper for rtnetlink: {error}");
+            // Answered as by a dead helper, at the next look at the time.
+            self.requests.insert(seq, (what, Now::ZERO));
+            return;
+        }
+        self.outbox.push_back(bytes);
+        self.flush();
+    }
+
+    fn start_helper(&mut self, sources: &Sources) -> io::Result<()> {
+        let (child, socket) = self.launcher.start(crate::helper::RTNL)?;
+        let id = self.next_helper;
+        self.next_helper += 1;
+        sources.add(socket.as_fd(), Source::Rtnl(id))?;
+        self.helper = Some(Helper { id, child, socket });
+        Ok(())
+    }
+
+    fn flush(&mut self) {
+        let Some(helper) = &self.helper else { return };
+        while let Some(bytes) = self.outbox.front() {
+            match unix::send(helper.socket.as_fd(), bytes) {
+                Ok(()) => drop(self.outbox.pop_front()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // Its end is read from its socket.
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// The socket has become readable.
+    pub fn set_ready(&mut self) {
+        self.ready = true;
+    }
+
+    /// Whether the socket was not read to its end.
+    pub fn is_ready(&self) -> bool {
+        self.ready
+    }
+
+    /// Reads notifications until there are none (or the share of this turn is used up).
+    pub fn read_notifications(&mut self) {
+        let Some(socket) = &self.socket else { return };
+        self.ready = false;
+        for _ in 0..MAX_READS {
+            match netlink::receive(socket.as_fd(), &mut self.buffer) {
+                Ok(received) if received.truncated => self.table.lose(),
+                Ok(received) if received.sender.portid != 0 => {}
+                Ok(received) => {
+                    let bytes = &self.buffer[..received.len];
+                    if self.table.apply(bytes, Origin::Notification, &mut self.changes).malformed {
+                        log::warn!("A notification of links was not understood, asking for all links again");
+                        self.table.lose();
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
+                    self.overruns += 1;
+                    log::warn!("Notifications of links were lost, asking for all links again");
+                    self.table.lose();
+                }
+                Err(error) => {
+                    log::error!("Cannot read notifications of links: {error}");
+                    return;
+                }
+            }
+        }
+        self.ready = true;
+    }
+
+    /// Begins a dump where the table needs one.
+    pub fn dump_if_needed(&mut self, sources: &Sources, now: Now) {
+        if self.is_live() && self.table.wants_dump() {
+            let (seq, bytes) = self.table.begin_dump();
+            self.request(sources, seq, bytes, RtnlFor::Dump, now + REQUEST_LIMIT);
+        }
+    }
+
+    /// The helper's socket is readable. Replies are applied; notifications were read just before, and
+    /// are read again before each datagram, because the kernel sends both sides as it goes.
+    pub fn on_helper(&mut self, id: u64, answered: &mut Answered) {
+        if self.helper.as_ref().is_none_or(|h| h.id != id) {
+            return;
+        }
+        let mut buffer = vec![0; MAX_DATAGRAM];
+        while let Some(helper) = &self.helper {
+            match unix::receive(helper.socket.as_fd(), &mut buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(received) if received.len > 0 => {
+                    self.read_notifications();
+                    self.on_reply(&buffer[..received.len], answered);
+                }
+                _ => self.helper_died(answered),
+            }
+        }
+        self.flush();
+    }
+
+    fn on_reply(&mut self, bytes: &[u8], answered: &mut Answered) {
+        let applied = self.table.apply(bytes, Origin::Reply, &mut self.changes);
+        if applied.malformed {
+            log::warn!("A reply of rtnetlink was not understood");
+        }
+        if let Some(reply) = applied.reply {
+            self.finish_request(reply, answered);
+        }
+    }
+
+    fn finish_request(&mut self, reply: Reply, answered: &mut Answered) {
+        match self.requests.remove(&reply.seq) {
+            Some((RtnlFor::Dump, _)) => {
+                if !self.table.end_dump(&reply, &mut self.changes) {
+                    log::debug!("The dump of links has to be made again");
+                }
+            }
+            Some((RtnlFor::Link(ifindex), _)) => {
+                if reply.result.is_err() {
+                    self.table.note_absent(ifindex, reply.seq);
+                }
+                self.release(ifindex, answered);
+            }
+            Some((RtnlFor::Job(job), _)) => answered.replies.push((job, reply)),
+            None => {}
+        }
+    }
+
+    fn helper_died(&mut self, answered: &mut Answered) {
+        let Some(helper) = self.helper.take() else { return };
+        log::warn!("The helper for rtnetlink died");
+        let _ = process::kill_group(helper.child.pid, libc::SIGKILL);
+        self.dying.push(helper.child);
+        self.outbox.clear();
+        for seq in self.requests.keys().copied().collect::<Vec<_>>() {
+            self.fail_request(seq, Errno(libc::EIO), answered);
+        }
+    }
+
+    fn fail_request(&mut self, seq: u32, errno: Errno, answered: &mut Answered) {
+        if matches!(self.requests.get(&seq), Some((RtnlFor::Dump, _))) {
+            self.requests.remove(&seq);
+            self.table.abandon_dump();
+            return;
+        }
+        let reply = Reply { seq, result: Err(errno), text: BString::default(), interrupted: false };
+        self.finish_request(reply, answered);
+    }
+
+    fn release(&mut self, ifindex: IfIndex, answered: &mut Answered) {
+        let parked = self.parked.remove(&ifindex).unwrap_or_default();
+        answered.heard.extend(parked.into_iter().map(|p| p.job));
+    }
+
+    /// Jobs whose links the table has heard of since the last call. Those that have asked the kernel
+    /// wait for its reply.
+    pub fn take_heard(&mut self, answered: &mut Answered) {
+        for change in std::mem::take(&mut self.changes) {
+            let Some(parked) = self.parked.get_mut(&change.ifindex) else { continue };
+            answered.heard.extend(parked.extract_if(.., |p| p.request_at.is_some()).map(|p| p.job));
+            if parked.is_empty() {
+                self.parked.remove(&change.ifindex);
+            }
+        }
+    }
+
+    /// Requests that are due, and those past their deadline.
+    pub fn on_time(&mut self, sources: &Sources, now: Now, answered: &mut Answered) {
+        self.dying.retain(|child| matches!(process::try_wait(&child.pidfd), Ok(None)));
+        let late = self.requests.iter().filter(|(_, (_, deadline))| *deadline <= now);
+        for seq in late.map(|(&seq, _)| seq).collect::<Vec<_>>() {
+            self.fail_request(seq, Errno(libc::ETIMEDOUT), answered);
+        }
+        let mut due = Vec::new();
+        for (&ifindex, parked) in &mut self.parked {
+            let before = due.len();
+            for one in parked.iter_mut().filter(|p| p.request_at.is_some_and(|at| at <= now)) {
+                one.request_at = None;
+                due.truncate(before);
+                due.push(ifindex);
+            }
+        }
+        for ifindex in due {
+            self.request_link(sources, ifindex, false, now);
+        }
+        self.dump_if_needed(sources, now);
+    }
+
+    /// When to call [`Links::on_time`].
+    pub fn timeout(&self) -> Option<Now> {
+        let parked = self.parked.values().flatten().filter_map(|p| p.request_at);
+        parked.chain(self.requests.values().map(|(_, deadline)| *deadline)).min()
+    }
+
+    /// The job is over: nothing waits for it any more.
+    pub fn forget_job(&mut self, job: JobId) {
+        self.parked.retain(|_, parked| {
+            parked.retain(|p| p.job != job);
+            !parked.is_empty()
+        });
+    }
+}
+
+impl Drop for Links {
+    fn drop(&mut self) {
+        if let Some(helper) = &self.helper {
+            let _ = process::kill_group(helper.child.pid, libc::SIGKILL);
+        }
+    }
+}

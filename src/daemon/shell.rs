@@ -1,0 +1,461 @@
+//! The one owner of everything, and the loop.
+//!
+//! A turn: wait; read what is readable, links before uevents; give the engine one input after the
+//! other and do what it wants after each; a bounded number of inputs, then the next turn, so that
+//! control and signals are never starved.
+//!
+//! Must stay true: nothing here waits but the poll itself; every ask and effect is replied to by an
+//! [`Input`] in the inbox; sources that were not read to the end are read again without waiting.
+
+use super::children::{Budget, Children, Purpose, Wanted};
+use super::coldplug::Coldplug;
+use super::control::Control;
+use super::intake::Intake;
+use super::links::{Answered, Links};
+use super::readiness::Readiness;
+use super::reload::Rules;
+use super::source::{Source, Sources};
+use super::status::StatusServer;
+use super::task::World;
+use super::trace::Recorder;
+use super::watch::Watches;
+use crate::engine::{Engine, Input, JobId, Output};
+use crate::helper::operations::{Operation, Reply};
+use crate::helper::pool::Pool;
+use crate::model::effect::Effect;
+use crate::model::{IfIndex, Now};
+use crate::sys::clock::monotonic;
+use crate::sys::process;
+use crate::sys::signal::SignalFd;
+use crate::world::config::{self, Settings};
+use crate::world::{Roots, Sysfs};
+use bstr::{BStr, BString};
+use log::LevelFilter;
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::time::Duration;
+
+/// Inputs in one turn. One costs microseconds, so that a turn stays around a millisecond.
+const MAX_INPUTS: usize = 256;
+
+/// Who has asked a helper.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Caller {
+    /// A job: the reply goes to `helper_replied` of [`super::answer`].
+    Job(JobId),
+    /// Devices that are triggered one batch after the other.
+    Coldplug,
+    /// A `change` for devices whose nodes were written to.
+    Trigger,
+    /// The partition table of this disk, after its node was written to.
+    ReRead { devpath: BString },
+}
+
+/// See the module.
+pub struct Shell {
+    pub roots: Roots,
+    pub sysfs: Sysfs,
+    pub settings: Settings,
+    pub engine: Engine,
+    /// What the engine gets next. Answers are pushed here, at once or later.
+    pub inbox: VecDeque<Input>,
+    pub poll: mio::Poll,
+    pub sources: Sources,
+    pub intake: Intake,
+    pub links: Links,
+    pub children: Children,
+    pub helpers: Pool<Caller>,
+    pub watches: Watches,
+    pub control: Option<Control>,
+    pub status: Option<StatusServer>,
+    pub signals: Option<SignalFd>,
+    pub rules: Rules,
+    pub coldplug: Coldplug,
+    pub readiness: Readiness,
+    pub recorder: Option<Recorder>,
+    pub stats: Stats,
+    /// What tasks are done with.
+    pub world: World,
+    /// Jobs whose rules asked for a log level of their own.
+    pub job_levels: HashMap<JobId, LevelFilter>,
+    pub queue_file: QueueFile,
+    pub exiting: bool,
+    /// Time is taken once per input.
+    pub now: Now,
+}
+
+/// What the loop counts, for `status`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Stats {
+    pub turns: u64,
+    pub inputs: u64,
+    /// The longest turn, waiting not counted, in microseconds.
+    pub longest_turn_usec: u64,
+    /// Overruns of the socket of uevents.
+    pub uevents_lost: u64,
+    pub uevents_refused: u64,
+    pub children: u64,
+    pub helper_requests: u64,
+}
+
+/// `/run/udev/queue`: there while anything is queued or running.
+#[derive(Debug)]
+pub struct QueueFile {
+    path: std::path::PathBuf,
+    exists: bool,
+}
+
+impl QueueFile {
+    /// In `run/udev`; one that an earlier daemon left is removed.
+    pub fn new(roots: &Roots) -> QueueFile {
+        let path = roots.run.join("udev/queue");
+        let _ = std::fs::remove_file(&path);
+        QueueFile { path, exists: false }
+    }
+
+    /// Creates or removes it.
+    pub fn set(&mut self, busy: bool) {
+        if busy == self.exists {
+            return;
+        }
+        let done =
+            if busy { std::fs::File::create(&self.path).map(drop) } else { std::fs::remove_file(&self.path) };
+        match done {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                log::warn!("Cannot mark the queue as {}: {error}", if busy { "busy" } else { "idle" });
+            }
+            _ => {}
+        }
+        self.exists = busy;
+    }
+}
+
+impl Shell {
+    /// Runs until it is told to exit, or, with a file of events, until they are through.
+    pub fn run(&mut self) -> io::Result<()> {
+        let mut events = mio::Events::with_capacity(256);
+        while !self.is_over() {
+            self.turn(&mut events)?;
+        }
+        self.queue_file.set(false);
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        let exited = self.exiting && self.inbox.is_empty() && self.engine.has_exited();
+        exited || (self.intake.is_finite() && self.intake.is_at_end() && self.is_idle())
+    }
+
+    /// Nothing is queued, running or under way.
+    pub fn is_idle(&self) -> bool {
+        self.inbox.is_empty() && self.engine.is_idle() && self.helpers.is_idle()
+    }
+
+    fn turn(&mut self, events: &mut mio::Events) -> io::Result<()> {
+        let wait = self.wait_time();
+        match self.poll.poll(events, wait) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            other => other?,
+        }
+        let began = monotonic();
+        self.now = began;
+        for event in events.iter() {
+            if let Some(source) = Source::of(event.token()) {
+                self.on_source(source);
+            }
+        }
+        self.read_uevents();
+        self.read_links();
+        self.children.read_on();
+        self.on_time();
+        self.collect();
+        self.work();
+        self.after_work();
+        self.stats.turns += 1;
+        let took = monotonic().saturating_sub(began).as_micros() as u64;
+        self.stats.longest_turn_usec = self.stats.longest_turn_usec.max(took);
+        Ok(())
+    }
+
+    /// Zero while there is something to go on with.
+    fn wait_time(&self) -> Option<Duration> {
+        let busy = !self.inbox.is_empty()
+            || self.intake.is_ready()
+            || self.children.has_unread()
+            || self.links.is_ready()
+            || self.watches.is_ready();
+        if busy {
+            return Some(Duration::ZERO);
+        }
+        let timeouts = [
+            self.engine.poll_timeout(),
+            self.children.timeout(),
+            self.helpers.timeout(),
+            self.links.timeout(),
+            self.readiness.timeout(),
+            self.coldplug.timeout(),
+        ];
+        let next = timeouts.into_iter().flatten().min()?;
+        // epoll counts milliseconds; waking early would spin.
+        let wait = next.saturating_sub(monotonic());
+        Some(if wait.is_zero() { wait } else { wait + Duration::from_millis(1) })
+    }
+
+    fn on_source(&mut self, source: Source) {
+        match source {
+            Source::Uevents => self.intake.set_ready(),
+            Source::Links => self.links.set_ready(),
+            Source::Rtnl(id) => {
+                let mut answered = Answered::default();
+                self.links.on_helper(id, &mut answered);
+                self.take_answers(answered);
+            }
+            Source::Inotify => self.watches.set_ready(),
+            Source::Signals => self.on_signals(),
+            Source::Control => self.accept_clients(),
+            Source::Client(id) => self.on_client(id),
+            Source::Status => self.accept_status_clients(),
+            Source::StatusClient(id) => self.on_status_client(id),
+            Source::Child(id) => self.children.on_exit(id),
+            Source::ChildOut(id) => self.children.on_output(id, 0),
+            Source::ChildErr(id) => self.children.on_output(id, 1),
+            Source::Helper(id) => self.helpers.on_readable(id, self.now, &self.sources),
+        }
+    }
+
+    /// Brings the link table up to date: before uevents are handled.
+    fn read_links(&mut self) {
+        if self.links.is_live() {
+            self.links.read_notifications();
+            let mut answered = Answered::default();
+            self.links.take_heard(&mut answered);
+            self.take_answers(answered);
+            self.links.dump_if_needed(&self.sources, self.now);
+        }
+    }
+
+    fn take_answers(&mut self, answered: Answered) {
+        for job in answered.heard {
+            self.link_is_known(job);
+        }
+        for (job, reply) in answered.replies {
+            self.rtnl_replied(job, reply);
+        }
+    }
+
+    fn on_time(&mut self) {
+        let now = self.now;
+        self.children.on_time(&self.sources, now);
+        self.helpers.on_time(now, &self.sources);
+        let mut answered = Answered::default();
+        self.links.on_time(&self.sources, now, &mut answered);
+        self.links.take_heard(&mut answered);
+        self.take_answers(answered);
+        self.readiness.on_time(now);
+        if self.engine.poll_timeout().is_some_and(|at| at <= now) {
+            self.inbox.push_back(Input::Tick);
+        }
+    }
+
+    /// Takes what children and helpers have brought.
+    fn collect(&mut self) {
+        for finished in self.children.take_finished() {
+            self.program_ended(finished.job, finished.exit);
+        }
+        while let Some((caller, reply)) = self.helpers.poll_reply() {
+            match caller {
+                Caller::Job(job) => self.helper_replied(job, reply),
+                Caller::Coldplug => self.coldplug_replied(reply),
+                Caller::Trigger => {}
+                Caller::ReRead { devpath } => self.partitions_re_read(devpath.as_ref(), &reply),
+            }
+        }
+        self.read_watches();
+    }
+
+    /// Inputs to the engine, and what it wants after each.
+    fn work(&mut self) {
+        for _ in 0..MAX_INPUTS {
+            let Some(input) = self.inbox.pop_front() else { break };
+            if let Input::Uevent(_) = input {
+                self.reload_if_due();
+            }
+            self.now = monotonic();
+            if let Some(recorder) = &mut self.recorder {
+                recorder.record(&input, self.now);
+            }
+            self.stats.inputs += 1;
+            self.engine.handle(input, self.now);
+            while let Some(output) = self.engine.poll_output() {
+                self.on_output(output);
+            }
+            // What could not even be started is over at once.
+            if self.children.has_finished() {
+                self.collect();
+            }
+        }
+    }
+
+    fn on_output(&mut self, output: Output) {
+        if self.job_levels.is_empty() {
+            return self.do_output(output);
+        }
+        let (job, is_last) = match &output {
+            Output::Ask { job, .. } | Output::Run { job, .. } => (Some(*job), false),
+            Output::Perform { job, effect } => (Some(*job), matches!(effect, Effect::Announce { .. })),
+            _ => (None, false),
+        };
+        let level = job.and_then(|job| self.job_levels.get(&job).copied());
+        let usual = log::max_level();
+        log::set_max_level(level.unwrap_or(usual));
+        self.do_output(output);
+        log::set_max_level(usual);
+        if let Some(job) = job.filter(|_| is_last) {
+            self.job_levels.remove(&job);
+        }
+    }
+
+    fn do_output(&mut self, output: Output) {
+        match output {
+            Output::Ask { job, ask } => self.answer(job, ask),
+            Output::Perform { job, effect } => self.perform(job, effect),
+            Output::Run { job, item } => self.run_item(job, item),
+            Output::Busy(busy) => self.queue_file.set(busy),
+            Output::LogLevel { job, level: Some(level) } => drop(self.job_levels.insert(job, level)),
+            Output::LogLevel { job, level: None } => drop(self.job_levels.remove(&job)),
+            Output::Log { level, text } => log::log!(level, "{text}"),
+        }
+    }
+
+    /// What waits for an idle loop.
+    fn after_work(&mut self) {
+        self.go_on_with_coldplug();
+        if self.inbox.is_empty() && !self.intake.is_ready() && !self.watches.is_ready() {
+            self.close_waiting_clients();
+            let through = self.coldplug.is_over() && (!self.coldplug.was_started() || self.is_idle());
+            if through && (!self.links.is_live() || !self.links.table.is_stale()) {
+                self.readiness.set_ready();
+            }
+        }
+    }
+
+    /// Starts a program for a job, in its environment and within its time; its end goes to
+    /// `program_ended` of [`super::answer`].
+    pub fn run_program(&mut self, job: JobId, purpose: Purpose, command: &BStr) {
+        let env = self.engine.event(job).map(|e| e.full_properties()).unwrap_or_default();
+        let started = self.engine.job_started(job).unwrap_or(self.now);
+        let budget = Budget::new(started, self.settings.event_timeout);
+        let wanted = Wanted { job, purpose, command: command.to_owned(), env, budget };
+        self.stats.children += 1;
+        self.children.spawn(&self.sources, wanted, self.now);
+    }
+
+    /// Has a helper perform an operation for a job, within the job's time.
+    pub fn ask_helper(&mut self, job: JobId, operation: Operation) {
+        let started = self.engine.job_started(job).unwrap_or(self.now);
+        self.request_helper(Caller::Job(job), operation, started + self.settings.event_timeout);
+    }
+
+    /// Has a helper perform an operation for anyone.
+    pub fn request_helper(&mut self, caller: Caller, operation: Operation, deadline: Now) {
+        self.stats.helper_requests += 1;
+        self.helpers.request(caller, operation, deadline, self.now, &self.sources);
+    }
+
+    /// Has a job told (`link_is_known` of [`super::answer`]) when the table knows this link, or knows
+    /// that it is not there.
+    pub fn park_for_link(&mut self, job: JobId, ifindex: IfIndex) {
+        self.links.park(job, ifindex, self.now);
+    }
+
+    /// The same when the kernel has told this link anew.
+    pub fn park_for_refresh(&mut self, job: JobId, ifindex: IfIndex, statistics: bool) {
+        self.links.refresh(&self.sources, job, ifindex, statistics, self.now);
+    }
+
+    /// Sends an rtnetlink request for a job; `bytes` carry a sequence number of
+    /// [`crate::links::Table::next_seq`]. The reply goes to `rtnl_replied` of [`super::answer`].
+    pub fn request_rtnl(&mut self, job: JobId, seq: u32, bytes: Vec<u8>) {
+        let started = self.engine.job_started(job).unwrap_or(self.now);
+        let deadline = started + self.settings.event_timeout;
+        self.links.request(&self.sources, seq, bytes, super::links::RtnlFor::Job(job), deadline);
+    }
+
+    fn on_signals(&mut self) {
+        loop {
+            let signal = match self.signals.as_ref().map(SignalFd::read) {
+                Some(Ok(signal)) => signal,
+                _ => return,
+            };
+            match signal {
+                libc::SIGHUP => self.reload(),
+                _ => self.exit(),
+            }
+        }
+    }
+
+    /// Finishes what runs, starts nothing else, then ends.
+    pub fn exit(&mut self) {
+        if !self.exiting {
+            log::debug!("Ending when running events are finished");
+            self.exiting = true;
+            self.readiness.stopping();
+            self.inbox.push_back(Input::Exit);
+        }
+    }
+
+    /// Reads rules and configuration again where they have changed, whatever the time.
+    pub fn reload(&mut self) {
+        self.readiness.reloading(self.now);
+        self.reload_now();
+        self.readiness.reloaded();
+    }
+
+    fn read_uevents(&mut self) {
+        if self.intake.is_ready() {
+            let lost = self.intake.read(&mut self.inbox, &mut self.stats);
+            if lost {
+                self.start_resync();
+            }
+        }
+    }
+
+    fn read_watches(&mut self) {
+        self.watches.read();
+        while let Some(id) = self.watches.poll_written() {
+            self.node_was_written(&id);
+        }
+    }
+
+    /// The level of the log from here on, as syslog counts.
+    pub(super) fn set_log_level(&mut self, level: u8) {
+        if let Some(level) = config::parse_log_level(level.to_string().as_bytes()) {
+            log::set_max_level(level);
+        }
+    }
+
+    /// Programs at one time; 0: by the size of the machine.
+    pub(super) fn set_children_max(&mut self, max: u32) {
+        self.settings.children_max = usize::try_from(max).ok().filter(|&max| max > 0);
+        self.children.set_max(children_max(&self.settings));
+    }
+}
+
+/// Programs at one time under these settings.
+pub fn children_max(settings: &Settings) -> usize {
+    let computed = || config::default_children_max(process::cpus(), process::memory());
+    settings.children_max.unwrap_or_else(computed)
+}
+
+impl Reply {
+    /// The errno of a reply that brings no result; None for a good one.
+    pub fn errno(&self) -> Option<crate::model::Errno> {
+        use crate::model::Errno;
+        match self {
+            Reply::Done(Err(errno)) | Reply::Text(Err(errno)) | Reply::Partitions(Err(errno)) => Some(*errno),
+            Reply::TimedOut => Some(Errno(libc::ETIMEDOUT)),
+            Reply::Died => Some(Errno(libc::EIO)),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! From the command line to the running loop.
+//!
+//! Must stay true: sockets are bound and the kernel's group is joined before `--daemon` forks, so that
+//! what is triggered right after is not lost; the parent exits 0 only when the child is ready.
+
+use super::children::Children;
+use super::coldplug::Coldplug;
+use super::control::{self, Control};
+use super::intake::{self, Intake};
+use super::links::Links;
+use super::options::CommandLine;
+use super::readiness::Readiness;
+use super::reload::Rules;
+use super::shell::{QueueFile, Shell, Stats, children_max};
+use super::source::Sources;
+use super::status::{self, StatusServer};
+use super::task::World;
+use super::trace::Recorder;
+use super::watch::Watches;
+use crate::builtin::Builtins;
+use crate::builtin::naming_scheme::Flag;
+use crate::engine::{Engine, EngineConfig};
+use crate::helper::pool::{Launcher, Pool};
+use crate::model::Now;
+use crate::sys::clock::monotonic;
+use crate::sys::fs::Dir;
+use crate::sys::process::{self, Forked};
+use crate::sys::signal::{self, SignalFd};
+use crate::sys::{netlink, unix};
+use crate::world::config::{self, Settings};
+use crate::world::constants::Constants;
+use crate::world::files::Files;
+use crate::world::watch_dir::WatchDir;
+use crate::world::{Roots, Sysfs, database};
+use std::collections::{HashMap, VecDeque};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+/// What went wrong, for the one line in the log.
+type Failure = String;
+
+/// RTNLGRP_LINK of linux/rtnetlink.h.
+const RTNLGRP_LINK: u32 = 1;
+
+/// Receive buffer of the socket for links: a notification is about 1.5 KiB.
+const LINKS_BUFFER: usize = 16 << 20;
+
+/// First descriptor of socket activation (sd_listen_fds(3)).
+const LISTEN_FDS_START: i32 = 3;
+
+/// Descriptors that a service manager may hand over at most.
+const LISTEN_FDS_MAX: i32 = 1024;
+
+/// Runs the daemon until it is told to end.
+pub fn run(line: CommandLine) -> Result<(), Failure> {
+    fill_standard_descriptors().map_err(|e| format!("Cannot open /dev/null: {e}"))?;
+    init_log(&line.roots);
+    let environment = |name: &str| std::env::var_os(name);
+    let text = |name: &str| environment(name).and_then(|v| v.into_string().ok());
+    let command_line = kernel_command_line(&line.roots);
+    let (settings, messages) = config::load(&line.roots, environment, &line.overrides, &command_line);
+    log::set_max_level(settings.log_level);
+    messages.iter().for_each(|message| log::warn!("{message}"));
+    signal::reset_actions();
+    process::set_umask(0o022);
+
+    let ready_fd = line.ready_fd.map(process::take_fd).transpose();
+    let ready_fd = ready_fd.map_err(|e| format!("--ready-fd: {e}"))?;
+    let sockets = Sockets::open(&line)?;
+    let (builtins, messages) =
+        Builtins::load(&line.roots, &command_line, text("NET_NAMING_SCHEME").as_deref().map(str::as_bytes));
+    messages.iter().for_each(|message| log::warn!("{message}"));
+    let rules = read_rules(&line, &settings);
+
+    let parent = if line.daemon { detach(&line)? } else { None };
+    let status = format!("Processing with {} children at max", children_max(&settings));
+    let readiness = Readiness::new(&text, ready_fd, parent, status, monotonic());
+    let mut shell = assemble(line, settings, sockets, builtins, rules, readiness)?;
+    shell.run().map_err(|e| format!("Cannot wait for events: {e}"))
+}
+
+/// Sockets that must be there before anyone is told that we are.
+#[derive(Default)]
+struct Sockets {
+    uevents: Option<OwnedFd>,
+    control: Option<OwnedFd>,
+    status: Option<OwnedFd>,
+    links: Option<OwnedFd>,
+    announcer: Option<OwnedFd>,
+}
+
+impl Sockets {
+    fn open(line: &CommandLine) -> Result<Sockets, Failure> {
+        let udev = line.roots.run.join("udev");
+        std::fs::create_dir_all(&udev).map_err(|e| format!("Cannot create {}: {e}", udev.display()))?;
+        let mut sockets = Sockets::default();
+        if line.roots.sys_is_real() {
+            sockets.links = Some(open_links().map_err(|e| format!("Cannot listen for links: {e}"))?);
+        }
+        if line.events.is_some() {
+            return Ok(sockets);
+        }
+        sockets.take_passed()?;
+        if sockets.uevents.is_none() {
+            sockets.uevents =
+                Some(intake::open_socket().map_err(|e| format!("Cannot listen for events: {e}"))?);
+        }
+        let listen = |name: &str| {
+            let path = udev.join(name);
+            control::listen(&path).map_err(|e| format!("Cannot listen at {}: {e}", path.display()))
+        };
+        if sockets.control.is_none() {
+            sockets.control = Some(listen("control")?);
+        }
+        sockets.status = Some(listen(status::SOCKET)?);
+        let announcer = netlink::open_uevent(0).map_err(|e| format!("Cannot announce events: {e}"))?;
+        sockets.announcer = Some(announcer);
+        Ok(sockets)
+    }
+
+    /// Socket activation: by type, in any order, names are ignored.
+    fn take_passed(&mut self) -> Result<(), Failure> {
+        let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse::<i64>().ok());
+        if number("LISTEN_PID") != Some(i64::from(std::process::id())) {
+            return Ok(());
+        }
+        let count = number("LISTEN_FDS").unwrap_or(0).clamp(0, i64::from(LISTEN_FDS_MAX)) as i32;
+        for fd in LISTEN_FDS_START..LISTEN_FDS_START + count {
+            let fd = process::take_fd(fd).map_err(|e| format!("Socket {fd} was not passed to us: {e}"))?;
+            self.take_one(fd)?;
+        }
+        Ok(())
+    }
+
+    fn take_one(&mut self, fd: OwnedFd) -> Result<(), Failure> {
+        let kind =
+            unix::socket_kind(fd.as_fd()).map_err(|e| format!("A passed descriptor is no socket: {e}"))?;
+        let is_control = kind.domain == libc::AF_UNIX && kind.kind == libc::SOCK_SEQPACKET && kind.listens;
+        let is_uevents = kind.domain == libc::AF_NETLINK && kind.protocol == libc::NETLINK_KOBJECT_UEVENT;
+        if is_control && self.control.is_none() {
+            self.control = Some(fd);
+        } else if is_uevents && self.uevents.is_none() {
+            netlink::pass_credentials(fd.as_fd())
+                .and_then(|()| unix::set_nonblocking(fd.as_fd()))
+                .map_err(|e| format!("Cannot use the passed socket for events: {e}"))?;
+            intake::enlarge(&fd);
+            self.uevents = Some(fd);
+        } else {
+            return Err(format!("Do not know what to do with a passed socket: {kind:?}"));
+        }
+        Ok(())
+    }
+}
+
+fn open_links() -> io::Result<OwnedFd> {
+    let socket = netlink::open_route(false)?;
+    netlink::set_receive_buffer(socket.as_fd(), LINKS_BUFFER)?;
+    netlink::add_membership(socket.as_fd(), RTNLGRP_LINK)?;
+    Ok(socket)
+}
+
+fn null() -> Result<File, Failure> {
+    File::options().read(true).write(true).open(process::NULL).map_err(|e| format!("{}: {e}", process::NULL))
+}
+
+/// Whoever started us without standard descriptors must not see them taken by sockets.
+fn fill_standard_descriptors() -> io::Result<()> {
+    while !(0..3).all(process::is_open) {
+        std::mem::forget(File::options().read(true).write(true).open(process::NULL)?);
+    }
+    Ok(())
+}
+
+/// To standard error; where that leads nowhere, as in an initramfs, to the kernel's log.
+fn init_log(roots: &Roots) {
+    let nowhere = std::fs::read_link(roots.proc.join("self/fd/2"))
+        .is_ok_and(|target| target == Path::new(process::NULL));
+    let kernel_log = File::options().write(true).open(roots.dev.join("kmsg")).ok().filter(|_| nowhere);
+    let with_numbers = kernel_log.is_some() || std::env::var_os("JOURNAL_STREAM").is_some();
+    let mut builder = env_logger::Builder::new();
+    builder.filter_level(log::LevelFilter::Trace).format(move |out, record| {
+        let number = match record.level() {
+            log::Level::Error => 3,
+            log::Level::Warn => 4,
+            log::Level::Info => 6,
+            log::Level::Debug | log::Level::Trace => 7,
+        };
+        match with_numbers {
+            true => writeln!(out, "<{number}>mudevd: {}", record.args()),
+            false => writeln!(out, "mudevd: {}", record.args()),
+        }
+    });
+    if let Some(file) = kernel_log {
+        builder.target(env_logger::Target::Pipe(Box::new(file)));
+    }
+    // A second logger is not an error: the first stays.
+    let _ = builder.try_init();
+}
+
+/// /proc/cmdline, or that of the container.
+fn kernel_command_line(roots: &Roots) -> Vec<u8> {
+    let text = Files::new(roots).command_line(&Constants::new(roots));
+    text.ok().flatten().map(Vec::from).unwrap_or_default()
+}
+
+/// Forks. The parent ends here, when the child is ready or has failed; the child gets the descriptor
+/// that the parent waits at.
+fn detach(line: &CommandLine) -> Result<Option<OwnedFd>, Failure> {
+    let failed = |e: io::Error| format!("Cannot detach: {e}");
+    let (reader, writer) = process::pipe().map_err(failed)?;
+    match process::fork().map_err(failed)? {
+        Forked::Parent(_) => {
+            drop(writer);
+            let forever = Duration::from_secs(u64::from(u32::MAX));
+            let mut byte = [0];
+            let ready = process::wait_readable(reader.as_fd(), forever)
+                .and_then(|_| process::read(reader.as_fd(), &mut byte))
+                .is_ok_and(|n| n == 1);
+            std::process::exit(if ready { 0 } else { 1 });
+        }
+        Forked::Child => {
+            drop(reader);
+            process::new_session().map_err(failed)?;
+            std::env::set_current_dir(Path::new("/")).map_err(failed)?;
+            if !line.debug {
+                let null = null()?;
+                for target in 0..3 {
+                    process::redirect(null.as_fd(), target).map_err(failed)?;
+                }
+                init_log(&line.roots);
+            }
+            let score = line.roots.proc.join("self/oom_score_adj");
+            if let Err(error) = std::fs::write(score, "-1000") {
+                log::debug!("Cannot keep the kernel from ending us first: {error}");
+            }
+            Ok(Some(writer))
+        }
+    }
+}
+
+/// Rules, or none where nothing can be read.
+fn read_rules(line: &CommandLine, settings: &Settings) -> Rules {
+    Rules::read(&line.roots, &line.rules_dirs, settings.resolve_names, monotonic())
+}
+
+fn engine_config(settings: &Settings, roots: &Roots, builtins: &Builtins) -> EngineConfig {
+    EngineConfig {
+        event_timeout: settings.event_timeout,
+        exec_delay: settings.exec_delay,
+        blockdev_read_only: settings.blockdev_read_only,
+        strict_names: builtins.naming_scheme().has(Flag::ReplaceStrictly),
+        in_initrd: config::in_initrd(roots),
+    }
+}
+
+fn open_intake(line: &CommandLine, socket: Option<OwnedFd>, sources: &Sources) -> Result<Intake, Failure> {
+    match (&line.events, socket) {
+        (Some(path), _) => {
+            let mut content = Vec::new();
+            let read = if path == Path::new("-") {
+                io::stdin().read_to_end(&mut content)
+            } else {
+                File::open(path).and_then(|mut f| f.read_to_end(&mut content))
+            };
+            read.map_err(|e| format!("Cannot read {}: {e}", path.display()))?;
+            Ok(Intake::from_file(&content))
+        }
+        (None, Some(socket)) => {
+            Intake::from_kernel(socket, sources).map_err(|e| format!("Cannot receive events: {e}"))
+        }
+        (None, None) => Err("No socket for events".to_owned()),
+    }
+}
+
+fn assemble(
+    line: CommandLine,
+    settings: Settings,
+    sockets: Sockets,
+    builtins: Builtins,
+    rules: Rules,
+    readiness: Readiness,
+) -> Result<Shell, Failure> {
+    let now: Now = monotonic();
+    let failed = |e: io::Error| format!("Cannot start: {e}");
+    let poll = mio::Poll::new().map_err(failed)?;
+    let sources = Sources::new(&poll).map_err(failed)?;
+    let config = engine_config(&settings, &line.roots, &builtins);
+    let mut recorder = None;
+    if let Some(path) = &line.record {
+        let mut created =
+            Recorder::create(path, &config).map_err(|e| format!("Cannot write {}: {e}", path.display()))?;
+        created.rules(rules.texts());
+        recorder = Some(created);
+    }
+    let launcher = || Ok::<_, Failure>(Launcher::new(null()?, process::OWN_EXECUTABLE.to_owned()));
+    let mut children = Children::new(null()?, line.roots.lib.join("udev"), settings.timeout_signal);
+    children.set_max(children_max(&settings));
+    let signals = SignalFd::new(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP]).map_err(failed)?;
+    sources.add(signals.as_fd(), super::source::Source::Signals).map_err(failed)?;
+    let udev = database::open_udev_dir(&line.roots.run).map_err(failed)?;
+    let watches = Watches::new(watch_dir(&udev), &sources).map_err(failed)?;
+    let mut links = Links::new(sockets.links, launcher()?);
+    links.start(&sources, now).map_err(failed)?;
+    let world = World::open(&line.roots, builtins, sockets.announcer);
+    let world = world.map_err(|e| format!("Cannot open {}: {e}", line.roots.run.join("udev").display()))?;
+    let intake = open_intake(&line, sockets.uevents, &sources)?;
+    let mut shell = Shell {
+        sysfs: Sysfs::new(&line.roots),
+        engine: Engine::new(config, rules.current().clone()),
+        inbox: VecDeque::new(),
+        intake,
+        links,
+        children,
+        helpers: Pool::new(launcher()?),
+        watches,
+        control: sockets.control.map(|s| Control::new(s, &sources)).transpose().map_err(failed)?,
+        status: sockets.status.map(|s| StatusServer::new(s, &sources)).transpose().map_err(failed)?,
+        signals: Some(signals),
+        rules,
+        coldplug: Coldplug::default(),
+        readiness,
+        recorder,
+        stats: Stats::default(),
+        world,
+        job_levels: HashMap::new(),
+        queue_file: QueueFile::new(&line.roots),
+        exiting: false,
+        now,
+        roots: line.roots,
+        settings,
+        poll,
+        sources,
+    };
+    shell.set_up_static_nodes();
+    shell.restore_watches();
+    if line.coldplug {
+        shell.start_coldplug();
+    }
+    Ok(shell)
+}
+
+fn watch_dir(udev: &Dir) -> Option<WatchDir> {
+    WatchDir::open(udev).inspect_err(|error| log::warn!("Cannot note which nodes are watched: {error}")).ok()
+}
+
+impl Shell {
+    /// Owner and mode of nodes that are there without an event (rules.md 8.10).
+    fn set_up_static_nodes(&self) {
+        for node in &self.rules.current().static_nodes {
+            if let Err(errno) = crate::world::nodes::apply_static_node(&self.roots, node) {
+                log::warn!("Cannot set up the static node {}: {errno}", node.name);
+            }
+        }
+    }
+}

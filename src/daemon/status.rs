@@ -1,0 +1,220 @@
+//! What `mudevadm status` and `mudevadm links` show: one request, one answer in JSON, on a socket of
+//! its own (`/run/udev/mudev.status`, SEQPACKET, root only).
+//!
+//! A client sends the word `status` or `links` and reads messages until the end of file; put together
+//! they are one JSON text. Asking changes nothing and waits for nothing.
+
+use super::control::{accept, is_root};
+use super::shell::{Shell, Stats};
+use super::source::{Source, Sources};
+use crate::engine::{Counters, JobStatus};
+use crate::links::attr::{hex, operstate};
+use crate::links::{Link, Table};
+use crate::sys::unix;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Name of the socket in `/run/udev`.
+pub const SOCKET: &str = "mudev.status";
+
+/// Bytes of one message of an answer.
+const PIECE: usize = 32 * 1024;
+
+/// Clients at one time.
+const MAX_CLIENTS: usize = 64;
+
+/// The answer to `status`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    pub pid: u32,
+    pub version: String,
+    pub ready: bool,
+    pub exiting: bool,
+    pub log_level: String,
+    /// Events that wait to be started, and those that run.
+    pub waiting: usize,
+    pub running: usize,
+    pub jobs: Vec<JobStatus>,
+    pub counters: Counters,
+    /// Time of this answer, seconds of CLOCK_MONOTONIC; [`JobStatus::since`] is on the same clock.
+    pub now: f64,
+    pub turns: Stats,
+    pub children_running: usize,
+    pub children_waiting: usize,
+    pub children_max: usize,
+    pub helpers_working: usize,
+    pub helper_requests_waiting: usize,
+    pub links: usize,
+    /// The table may lack something: a dump is under way.
+    pub links_stale: bool,
+    pub link_overruns: u64,
+    pub jobs_waiting_for_links: usize,
+    pub watches: usize,
+    pub clients: usize,
+    pub rule_files: usize,
+    pub rule_lines: usize,
+}
+
+/// One link in the answer to `links`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkRow {
+    pub ifindex: u32,
+    pub name: String,
+    pub alt_names: Vec<String>,
+    /// `veth`, `bridge`, ...; empty for real hardware.
+    pub kind: String,
+    pub flags: u32,
+    pub up: bool,
+    pub operstate: String,
+    pub carrier: Option<bool>,
+    pub address: String,
+    pub mtu: u32,
+    /// 0: none.
+    pub master: u32,
+    pub iflink: u32,
+    pub alias: String,
+    /// Bus and name of the parent device, as `pci/0000:00:02.0`.
+    pub parent: String,
+}
+
+impl LinkRow {
+    fn new(link: &Link) -> LinkRow {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        LinkRow {
+            ifindex: link.ifindex,
+            name: text(link.name.as_bstr()),
+            alt_names: link.alt_names().iter().map(|n| text(n)).collect(),
+            kind: text(link.kind.as_bstr()),
+            flags: link.flags,
+            up: link.is_up(),
+            operstate: operstate(link.operstate).to_owned(),
+            carrier: link.carrier,
+            address: text(&hex(link.address.as_bstr(), Some(b':'))),
+            mtu: link.mtu,
+            master: link.master,
+            iflink: link.iflink,
+            alias: text(link.alias()),
+            parent: link.parent().map(|(bus, name)| format!("{bus}/{name}")).unwrap_or_default(),
+        }
+    }
+}
+
+/// All links of the table.
+pub fn link_rows(table: &Table) -> Vec<LinkRow> {
+    table.iter().map(LinkRow::new).collect()
+}
+
+struct Client {
+    socket: OwnedFd,
+}
+
+/// See the module.
+pub struct StatusServer {
+    listener: OwnedFd,
+    clients: HashMap<u64, Client>,
+    next_id: u64,
+}
+
+impl StatusServer {
+    /// Serves a listening socket.
+    pub fn new(listener: OwnedFd, sources: &Sources) -> io::Result<StatusServer> {
+        sources.add(listener.as_fd(), Source::Status)?;
+        Ok(StatusServer { listener, clients: HashMap::new(), next_id: 0 })
+    }
+
+    fn accept(&mut self, sources: &Sources) -> Vec<u64> {
+        let mut accepted = Vec::new();
+        while let Some(socket) = accept(&self.listener) {
+            let id = self.next_id;
+            self.next_id += 1;
+            let welcome = is_root(&socket) && self.clients.len() < MAX_CLIENTS;
+            if welcome && sources.add(socket.as_fd(), Source::StatusClient(id)).is_ok() {
+                self.clients.insert(id, Client { socket });
+                accepted.push(id);
+            }
+        }
+        accepted
+    }
+
+    /// What a client asks for; None if it has not said it yet, or has gone.
+    fn request(&mut self, id: u64) -> Option<String> {
+        let client = self.clients.get(&id)?;
+        let mut buffer = [0; 64];
+        match unix::receive(client.socket.as_fd(), &mut buffer) {
+            Ok(received) if received.len > 0 => {
+                Some(String::from_utf8_lossy(&buffer[..received.len]).trim().to_owned())
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+            _ => {
+                self.clients.remove(&id);
+                None
+            }
+        }
+    }
+
+    /// Answers and hangs up. A client that does not read as fast as its socket's buffer fills gets the
+    /// beginning only.
+    fn answer(&mut self, id: u64, json: &str) {
+        let Some(client) = self.clients.remove(&id) else { return };
+        for piece in json.as_bytes().chunks(PIECE) {
+            if let Err(error) = unix::send(client.socket.as_fd(), piece) {
+                log::warn!("Cannot answer a request for status: {error}");
+                return;
+            }
+        }
+    }
+}
+
+impl Shell {
+    pub(super) fn accept_status_clients(&mut self) {
+        let accepted = self.status.as_mut().map(|s| s.accept(&self.sources)).unwrap_or_default();
+        accepted.into_iter().for_each(|id| self.on_status_client(id));
+    }
+
+    pub(super) fn on_status_client(&mut self, id: u64) {
+        let Some(request) = self.status.as_mut().and_then(|s| s.request(id)) else { return };
+        let json = match request.as_str() {
+            "status" => serde_json::to_string(&self.status()),
+            "links" => serde_json::to_string(&link_rows(&self.links.table)),
+            _ => Ok(r#"{"error":"ask for status or links"}"#.to_owned()),
+        };
+        if let (Some(server), Ok(json)) = (&mut self.status, json) {
+            server.answer(id, &json);
+        }
+    }
+
+    fn status(&self) -> Status {
+        let (waiting, running) = self.engine.queue_len();
+        let (children_running, children_waiting) = self.children.load();
+        let (helpers_working, helper_requests_waiting) = self.helpers.load();
+        let (rule_files, rule_lines) = self.rules.size();
+        Status {
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            ready: self.readiness.is_ready(),
+            exiting: self.exiting,
+            log_level: log::max_level().as_str().to_ascii_lowercase(),
+            waiting,
+            running,
+            jobs: self.engine.status(),
+            counters: self.engine.counters(),
+            now: self.now.as_secs_f64(),
+            turns: self.stats,
+            children_running,
+            children_waiting,
+            children_max: self.children.max(),
+            helpers_working,
+            helper_requests_waiting,
+            links: self.links.table.len(),
+            links_stale: self.links.is_live() && self.links.table.is_stale(),
+            link_overruns: self.links.overruns,
+            jobs_waiting_for_links: self.links.parked(),
+            watches: self.watches.len(),
+            clients: self.control.as_ref().map_or(0, |c| c.clients()),
+            rule_files,
+            rule_lines,
+        }
+    }
+}

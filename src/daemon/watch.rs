@@ -1,0 +1,256 @@
+//! Watched nodes: who closes one after writing may have changed the device (rules.md 11.4).
+//!
+//! Must stay true: the table here, inotify and the symlinks of /run/udev/watch say the same; a node
+//! that was written to while its event runs is not watched, so that our own rules do not trigger us.
+
+use super::shell::{Caller, Shell};
+use super::source::{Source, Sources};
+use crate::engine::Input;
+use crate::helper::operations::{Operation, Reply};
+use crate::model::DeviceId;
+use crate::sys::inotify::Inotify;
+use crate::world::watch_dir::WatchDir;
+use bstr::{BStr, BString, ByteSlice};
+use std::collections::{HashMap, VecDeque};
+use std::ffi::CString;
+use std::io;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// A partition table is re-read within this time, or the disk is triggered instead.
+const RE_READ_LIMIT: Duration = Duration::from_secs(60);
+
+/// Reads of the inotify descriptor in one go.
+const MAX_READS: usize = 16;
+
+/// See the module.
+pub struct Watches {
+    inotify: Inotify,
+    /// Where the next daemon finds what is watched; None where that cannot be written.
+    dir: Option<WatchDir>,
+    by_number: HashMap<i32, DeviceId>,
+    by_id: HashMap<DeviceId, i32>,
+    written: VecDeque<DeviceId>,
+    ready: bool,
+}
+
+impl Watches {
+    /// Watches nothing yet.
+    pub fn new(dir: Option<WatchDir>, sources: &Sources) -> io::Result<Watches> {
+        let inotify = Inotify::new()?;
+        sources.add(inotify.as_fd(), Source::Inotify)?;
+        let (by_number, by_id) = (HashMap::new(), HashMap::new());
+        Ok(Watches { inotify, dir, by_number, by_id, written: VecDeque::new(), ready: false })
+    }
+
+    /// What an earlier daemon watched; nothing of it is left on disk.
+    pub fn take_old(&self) -> Vec<DeviceId> {
+        let Some(dir) = &self.dir else { return Vec::new() };
+        dir.take_old().unwrap_or_else(|error| {
+            log::warn!("Cannot learn which nodes were watched: {error}");
+            Vec::new()
+        })
+    }
+
+    /// Watches the node of a device. A node has one watch: another device of the same node takes it over.
+    pub fn add_watch(&mut self, id: &DeviceId, devnode: &BStr) -> io::Result<()> {
+        self.drop_watch(id);
+        let path =
+            CString::new(devnode.as_bytes()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+        let number = self.inotify.watch(&path, libc::IN_CLOSE_WRITE)?;
+        if let Some(other) = self.by_number.insert(number, id.clone()) {
+            self.by_id.remove(&other);
+            self.note(|dir| dir.remove(&other, number));
+        }
+        self.by_id.insert(id.clone(), number);
+        self.note(|dir| dir.add(id, number));
+        Ok(())
+    }
+
+    /// Watches it no longer.
+    pub fn drop_watch(&mut self, id: &DeviceId) {
+        let Some(number) = self.by_id.remove(id) else { return };
+        self.by_number.remove(&number);
+        // The kernel has dropped it already if the node is gone.
+        let _ = self.inotify.unwatch(number);
+        self.note(|dir| dir.remove(id, number));
+    }
+
+    fn note(&self, write: impl FnOnce(&WatchDir) -> io::Result<()>) {
+        if let Some(Err(error)) = self.dir.as_ref().map(write) {
+            log::warn!("Cannot note which nodes are watched: {error}");
+        }
+    }
+
+    /// Number of watched nodes.
+    pub fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.by_id.is_empty()
+    }
+
+    /// The descriptor has become readable.
+    pub fn set_ready(&mut self) {
+        self.ready = true;
+    }
+
+    /// Whether it was not read to its end.
+    pub fn is_ready(&self) -> bool {
+        self.ready
+    }
+
+    /// Reads what there is.
+    pub fn read(&mut self) {
+        if !std::mem::take(&mut self.ready) {
+            return;
+        }
+        let mut buffer = [0; 4096];
+        for _ in 0..MAX_READS {
+            let mut ignored = Vec::new();
+            match self.inotify.read(&mut buffer) {
+                Ok(notifications) => {
+                    for one in notifications {
+                        if one.mask & libc::IN_Q_OVERFLOW != 0 {
+                            log::warn!("Too many nodes were written to at once, some of it is lost");
+                        } else if one.mask & libc::IN_IGNORED != 0 {
+                            ignored.push(one.wd);
+                        } else if let Some(id) = self.by_number.get(&one.wd)
+                            && !self.written.contains(id)
+                        {
+                            self.written.push_back(id.clone());
+                        }
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return log::error!("Cannot read which nodes were written to: {error}"),
+            }
+            // The node is gone; what was watched under this number is so no more.
+            for number in ignored {
+                if let Some(id) = self.by_number.remove(&number) {
+                    self.by_id.remove(&id);
+                    self.note(|dir| dir.remove(&id, number));
+                }
+            }
+        }
+        self.ready = true;
+    }
+
+    /// The next device whose node was closed after writing.
+    pub fn poll_written(&mut self) -> Option<DeviceId> {
+        self.written.pop_front()
+    }
+}
+
+impl Shell {
+    /// Watches again what an earlier daemon watched.
+    pub(super) fn restore_watches(&mut self) {
+        for id in self.watches.take_old() {
+            let device = self.sysfs.device_of_id(&id).and_then(|devpath| self.sysfs.device(&devpath));
+            let Some(devnode) = device.and_then(|d| d.devnode) else { continue };
+            let path = self.roots.locate(&devnode).into_os_string().into_encoded_bytes();
+            if let Err(error) = self.watches.add_watch(&id, path.as_bstr()) {
+                log::debug!("Cannot watch {devnode} again: {error}");
+            }
+        }
+    }
+
+    /// The node of this device was closed after writing: its partition table is re-read where it is a
+    /// whole disk, a `change` is triggered for anything else.
+    pub(super) fn node_was_written(&mut self, id: &DeviceId) {
+        let Some(device) = self.sysfs.device_of_id(id).and_then(|devpath| self.sysfs.device(&devpath)) else {
+            return;
+        };
+        if device.is_block() {
+            self.inbox.push_back(Input::DiskMayBeFree);
+        }
+        let is_disk = device.is_block()
+            && device.devtype.as_ref().is_some_and(|t| t == "disk")
+            && !device.sysname.starts_with(b"dm-");
+        match device.devnode {
+            Some(devnode) if is_disk => {
+                let path =
+                    |root: std::path::PathBuf| BString::from(root.into_os_string().into_encoded_bytes());
+                let operation = Operation::ReReadPartitions {
+                    devnode: path(self.roots.locate(&devnode)),
+                    syspath: path(self.sysfs.path(&device.devpath)),
+                };
+                let caller = Caller::ReRead { devpath: device.devpath };
+                self.request_helper(caller, operation, self.now + RE_READ_LIMIT);
+            }
+            _ => self.trigger("change", &[device.devpath]),
+        }
+    }
+
+    /// Where the kernel sends no events itself, the disk and its partitions are triggered.
+    pub(super) fn partitions_re_read(&mut self, devpath: &BStr, reply: &Reply) {
+        if *reply == Reply::Partitions(Ok(true)) {
+            return;
+        }
+        if let Some(errno) = reply.errno() {
+            log::debug!("{devpath}: partition table not read again: {errno}");
+        }
+        let mut devices = vec![devpath.to_owned()];
+        for name in self.sysfs.list(devpath, b"") {
+            let child = BString::from([devpath.as_bytes(), b"/", &name].concat());
+            if self.sysfs.exists(&child, b"partition") {
+                devices.push(child);
+            }
+        }
+        self.trigger("change", &devices);
+    }
+
+    /// Has a helper write to the `uevent` files of these devices.
+    pub(super) fn trigger(&mut self, action: &str, devpaths: &[BString]) {
+        let syspath =
+            |devpath: &BString| self.sysfs.path(devpath).into_os_string().into_encoded_bytes().into();
+        let syspaths = devpaths.iter().map(syspath).collect();
+        let operation = Operation::Trigger { text: action.into(), syspaths };
+        self.request_helper(Caller::Trigger, operation, self.now + RE_READ_LIMIT);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::tree::Tree;
+
+    #[test]
+    fn a_watched_node_tells_once_and_the_symlinks_follow() {
+        let tree = Tree::new();
+        tree.file("dev/sda", "").file("dev/sdb", "").dir("run/udev");
+        let poll = mio::Poll::new().unwrap();
+        let sources = Sources::new(&poll).unwrap();
+        let udev = crate::sys::fs::Dir::open(&tree.path("run/udev")).unwrap();
+        let mut watches = Watches::new(Some(WatchDir::open(&udev).unwrap()), &sources).unwrap();
+        let id = DeviceId::parse(b"b8:0").unwrap();
+        let node = |name: &str| BString::from(tree.path(name).into_os_string().into_encoded_bytes());
+        watches.add_watch(&id, node("dev/sda").as_ref()).unwrap();
+        let number = std::fs::read_link(tree.path("run/udev/watch/b8:0")).unwrap();
+        assert_eq!(
+            std::fs::read_link(tree.path("run/udev/watch").join(number)).unwrap().to_str(),
+            Some("b8:0")
+        );
+
+        let read = |watches: &mut Watches| {
+            watches.set_ready();
+            watches.read();
+            std::iter::from_fn(|| watches.poll_written()).collect::<Vec<_>>()
+        };
+        assert!(read(&mut watches).is_empty());
+        tree.file("dev/sda", "1").file("dev/sda", "2").file("dev/sdb", "1");
+        assert_eq!(read(&mut watches), std::slice::from_ref(&id));
+
+        std::fs::remove_file(tree.path("dev/sda")).unwrap();
+        assert!(read(&mut watches).is_empty() && watches.is_empty());
+        assert!(!tree.path("run/udev/watch/b8:0").exists());
+        watches.add_watch(&id, node("dev/sdb").as_ref()).unwrap();
+        watches.drop_watch(&id);
+        tree.file("dev/sdb", "2");
+        assert!(read(&mut watches).is_empty());
+        assert!(watches.add_watch(&id, node("dev/none").as_ref()).is_err());
+    }
+}
