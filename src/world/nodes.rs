@@ -18,10 +18,10 @@ use bstr::{BStr, BString};
 use std::ffi::{CStr, OsStr};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{OpenOptionsExt, symlink};
-use std::path::Path;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
 
 /// Applies owner, mode and labels where they differ, and updates the node's times. A node that is not
 /// there, or is another device's, is left alone: its own event is on the way.
@@ -40,7 +40,7 @@ pub fn apply_node(roots: &Roots, change: &NodeChange) -> Result<(), Errno> {
     if differs || change.is_add {
         set_labels(&file, change.devnode.as_ref(), &change.seclabels);
     }
-    if let Err(error) = node::touch(file.as_fd()) {
+    if let Err(error) = node::touch(&descriptor_path(&file)) {
         log::debug!("cannot update the times of {}: {error}", path.display());
     }
     Ok(())
@@ -60,6 +60,11 @@ fn open_node(path: &Path) -> Result<Option<(File, Stat)>, Errno> {
     };
     let stat = stat_file(&file).map_err(|e| Errno::of(&e))?;
     Ok((stat.is_block_device() || stat.is_char_device()).then_some((file, stat)))
+}
+
+/// A path that leads to what this descriptor stands for, and to nothing else.
+fn descriptor_path(file: &File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 fn is_device(stat: &Stat, block: bool, devnum: DevNum) -> bool {
@@ -85,7 +90,9 @@ impl Permissions {
     fn apply(&self, file: &File, stat: &Stat) -> io::Result<()> {
         for step in self.steps(stat) {
             match step {
-                Step::Mode(mode) => node::change_mode(file.as_fd(), mode)?,
+                Step::Mode(mode) => {
+                    std::fs::set_permissions(descriptor_path(file), std::fs::Permissions::from_mode(mode))?;
+                }
                 Step::Owner(owner, group) => node::change_owner(file.as_fd(), owner, group)?,
             }
         }
@@ -140,7 +147,7 @@ fn set_labels(file: &File, devnode: &BStr, labels: &[(BString, BString)]) {
 }
 
 fn set_label(file: &File, attribute: &CStr, value: &[u8]) -> io::Result<()> {
-    node::set_attribute(file.as_fd(), attribute, value)
+    node::set_attribute(&descriptor_path(file), attribute, value)
 }
 
 /// Makes `/dev/block/M:m` or `/dev/char/M:m` lead to the node, or removes it.
