@@ -530,7 +530,7 @@ fn parse_size(text: &str) -> Option<u32> {
         _ => return None,
     };
     let whole: u64 = whole.parse().ok()?;
-    // Digits beyond the ninth change no byte.
+    // What is behind the ninth digit is worth a byte at most.
     let fraction = &fraction[..fraction.len().min(9)];
     let part = match fraction {
         "" => 0,
@@ -647,3 +647,7 @@ const LATER_SR_IOV: [&str; 9] = [
     "LinkState",
     "MACAddress",
 ];
+
+#[cfg(test)]
+#[path = "link_file_tests.rs"]
+mod tests;

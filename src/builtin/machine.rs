@@ -73,7 +73,7 @@ impl Machine {
             let path = format!("sys{devpath}/{name}");
             match *value {
                 "-" => std::fs::remove_file(self.tree.path(&path)).expect(name),
-                value => drop(self.tree.file(&path, value.to_string() + "\n")),
+                value => _ = self.tree.file(&path, value.to_string() + "\n"),
             }
         }
         self

@@ -208,3 +208,7 @@ impl Builtins {
 fn success(properties: Vec<(BString, Option<BString>)>) -> BuiltinResult {
     BuiltinResult { success: true, properties, ..BuiltinResult::default() }
 }
+
+#[cfg(test)]
+#[path = "tests.rs"]
+mod tests;

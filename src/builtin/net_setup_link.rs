@@ -342,3 +342,7 @@ fn fixed_address(given: &[u8], ifi_type: u16, length: usize) -> Option<Vec<u8>> 
 fn is_ethernet(address: &[u8]) -> bool {
     address.iter().any(|&b| b != 0) && address.iter().any(|&b| b != 0xff)
 }
+
+#[cfg(test)]
+#[path = "net_setup_link_tests.rs"]
+mod tests;

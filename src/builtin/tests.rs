@@ -1,0 +1,145 @@
+use super::machine::{Machine, property};
+use super::*;
+use crate::links::{Origin, wire};
+use crate::model::Action;
+
+/// Roots of a tree but for the real /sys, so that links come from the table.
+fn builtins(machine: &Machine) -> Builtins {
+    let roots = Roots { sys: "/sys".into(), ..machine.tree.roots() };
+    Builtins::load(&roots, b"", None).0
+}
+
+/// A table with link 5, which is stacked on link 4.
+fn table(kind: &str) -> Table {
+    let mut table = Table::new();
+    let info = wire::Builder::new(0, 0, 0).attribute(wire::IFLA_INFO_KIND, kind.as_bytes()).finish();
+    let message = wire::Builder::new(wire::RTM_NEWLINK, 0, 0)
+        .payload(
+            &[&[0, 0][..], &1u16.to_ne_bytes(), &5u32.to_ne_bytes(), &0x1002u32.to_ne_bytes(), &[0xff; 4]]
+                .concat(),
+        )
+        .text(wire::IFLA_IFNAME, b"va0")
+        .u32(wire::IFLA_MTU, 1500)
+        .u32(wire::IFLA_LINK, 4)
+        .attribute(wire::IFLA_ADDRESS, &[2, 0, 0, 0, 0, 1])
+        .attribute(wire::IFLA_LINKINFO, &info[16..])
+        .finish();
+    table.apply(&message, Origin::Notification, &mut Vec::new());
+    assert!(matches!(table.lookup(IfIndex(5)), Lookup::Known(link) if *link.kind == *kind.as_bytes()));
+    table
+}
+
+fn net_event(machine: &Machine, action: Action) -> Event {
+    machine.event(action, "/devices/virtual/net/mudev-not-there", "net", &[])
+}
+
+fn run(builtins: &Builtins, builtin: BuiltinName, event: &Event, table: &Table, facts: &[Fact]) -> Tried {
+    let argv = [builtin.as_str().into()];
+    let sysfs = Sysfs::new(&builtins.host.roots);
+    builtins.run(&Call { builtin, argv: &argv, event, facts, dry: false }, &sysfs, table)
+}
+
+#[test]
+fn an_unknown_link_is_asked_for_once() {
+    let machine = Machine::new();
+    let (builtins, event) = (builtins(&machine), net_event(&machine, Action::Add));
+    for builtin in [BuiltinName::NetId, BuiltinName::NetDriver, BuiltinName::NetSetupLink] {
+        let first = run(&builtins, builtin, &event, &Table::new(), &[]);
+        assert_eq!(first, Tried::Need(Need::Link(IfIndex(5))), "{builtin:?}");
+        let gone = run(&builtins, builtin, &event, &Table::new(), &[Fact::Link]);
+        let Tried::Done(result) = gone else { panic!("{builtin:?} asks twice") };
+        assert_eq!(result.success, builtin != BuiltinName::NetId, "{builtin:?}");
+        assert!(result.properties.is_empty());
+    }
+}
+
+#[test]
+fn a_stacked_link_of_the_table_is_left_alone_without_a_look_at_sysfs() {
+    let machine = Machine::new();
+    let (builtins, event) = (builtins(&machine), net_event(&machine, Action::Add));
+    let tried = run(&builtins, BuiltinName::NetId, &event, &table("veth"), &[]);
+    assert_eq!(tried, Tried::Done(success(vec![])));
+}
+
+#[test]
+fn one_question_answers_for_all_links_of_a_kind() {
+    let machine = Machine::new();
+    let (builtins, event) = (builtins(&machine), net_event(&machine, Action::Add));
+    let driver = |table: &Table, facts: &[Fact]| run(&builtins, BuiltinName::NetDriver, &event, table, facts);
+    let need = Tried::Need(Need::Driver { ifname: "mudev-not-there".into() });
+    assert_eq!(driver(&table("veth"), &[]), need);
+    // Failures and silence teach nothing.
+    for (answer, success) in [
+        (Err(Errno(libc::EIO)), false),
+        (Ok(Some("".into())), false),
+        (Ok(None), true),
+        (Err(Errno(libc::EOPNOTSUPP)), true),
+        (Err(Errno(libc::ENODEV)), true),
+    ] {
+        let Tried::Done(result) = driver(&table("veth"), &[Fact::Driver(answer.clone())]) else { panic!() };
+        assert_eq!((result.success, result.properties.len()), (success, 0), "{answer:?}");
+        assert_eq!(driver(&table("veth"), &[]), need);
+    }
+    let Tried::Done(result) = driver(&table("veth"), &[Fact::Driver(Ok(Some("veth".into())))]) else {
+        panic!()
+    };
+    assert_eq!(property(&result, "ID_NET_DRIVER").unwrap(), "veth");
+    assert_eq!(driver(&table("veth"), &[]), Tried::Done(result));
+    assert_eq!(driver(&table("bridge"), &[]), need);
+}
+
+#[test]
+fn in_a_tree_the_bound_driver_is_the_answer() {
+    let machine = Machine::new();
+    machine.device("/devices/pci0000:00/0000:00:03.0", "pci", &[]);
+    machine.net("/devices/pci0000:00/0000:00:03.0/net/eth0", &[]);
+    machine.tree.link("sys/devices/pci0000:00/0000:00:03.0/driver", "../../../bus/pci/drivers/e1000");
+    let event = machine.event(Action::Add, "/devices/pci0000:00/0000:00:03.0/net/eth0", "net", &[]);
+    let result = machine.call(BuiltinName::NetDriver, &event);
+    assert_eq!(property(&result, "ID_NET_DRIVER").unwrap(), "e1000");
+}
+
+#[test]
+fn on_a_change_the_link_is_not_asked_about() {
+    let machine = Machine::new();
+    let (builtins, event) = (builtins(&machine), net_event(&machine, Action::Change));
+    let tried = run(&builtins, BuiltinName::NetSetupLink, &event, &Table::new(), &[]);
+    let name = ("ID_NET_NAME".into(), Some("mudev-not-there".into()));
+    assert_eq!(tried, Tried::Done(success(vec![name])));
+}
+
+#[test]
+fn what_is_not_written_fails_and_is_told_once() {
+    let machine = Machine::new();
+    let (builtins, event) = (builtins(&machine), net_event(&machine, Action::Add));
+    let unwritten: Vec<BuiltinName> =
+        BuiltinName::ALL.into_iter().filter(|builtin| !Builtins::is_written(*builtin)).collect();
+    assert_eq!(unwritten.len(), 11);
+    for builtin in &unwritten {
+        assert_eq!(
+            run(&builtins, *builtin, &event, &Table::new(), &[]),
+            Tried::Done(BuiltinResult::default())
+        );
+    }
+    let used = [BuiltinName::Kmod, BuiltinName::NetId, BuiltinName::Blkid, BuiltinName::Kmod];
+    assert_eq!(
+        Builtins::unwritten_used(used),
+        [
+            "The builtin blkid is not written yet; rules that import from it do not match",
+            "The builtin kmod is not written yet; rules that import from it do not match"
+        ]
+    );
+}
+
+#[test]
+fn the_scheme_is_chosen_at_load_and_kept_on_reload() {
+    let machine = Machine::new();
+    let load = |command_line: &[u8], environment: Option<&[u8]>| {
+        let (mut builtins, log) = Builtins::load(&machine.tree.roots(), command_line, environment);
+        builtins.reload();
+        (builtins.naming_scheme().name(), log.len())
+    };
+    assert_eq!(load(b"net.naming_scheme=v247", None), ("v247", 0));
+    assert_eq!(load(b"net.naming_scheme=v247", Some(b"v249")), ("v249", 0));
+    assert_eq!(load(b"net.naming-scheme=v999", None), ("v261", 1));
+}
