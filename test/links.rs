@@ -269,6 +269,12 @@ fn read_attribute(path: &std::path::Path) -> Option<String> {
     Some(text.strip_suffix('\n').unwrap_or(&text).to_owned())
 }
 
+/// As sysfs says.
+fn if_index(name: &str) -> u32 {
+    let path = PathBuf::from("/sys/class/net").join(name).join("ifindex");
+    read_attribute(&path).and_then(|text| text.parse().ok()).unwrap()
+}
+
 #[track_caller]
 fn wait_for_equal(when: &str, mut compare: impl FnMut() -> Result<(), String>) {
     let started = Instant::now();
@@ -452,7 +458,13 @@ fn lost_messages_are_mended_by_a_dump() {
             run(&format!("ip link add a{i} type veth peer name b{i}"));
         }
         run("ip link set a3 name renamed3");
+        run("ip link set b0 mtu 1234");
         run("ip link del gone0");
+        // Between the loss and the dump nothing stale is told.
+        bench.drain();
+        assert!(bench.table.is_stale());
+        let b0 = IfIndex(if_index("b0"));
+        assert_eq!(bench.attr(b0, "mtu", Mark::ANY), LinkAttr::Text("1234".into()));
         bench.changes.clear();
         bench.compare("after an overrun");
         assert!(bench.overruns > 0, "no overrun was forced");

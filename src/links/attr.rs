@@ -78,7 +78,8 @@ pub fn attr(table: &Table, ifindex: IfIndex, name: &[u8], mark: Mark) -> LinkAtt
         };
     }
     let fresh = match column.silence(link) {
-        Silence::Never => true,
+        // Unless something was lost, any row will do.
+        Silence::Never => table.is_fresh(ifindex, Mark::ANY),
         Silence::Iflink => table.is_iflink_fresh(ifindex, mark),
         Silence::Row => table.is_fresh(ifindex, mark),
     };

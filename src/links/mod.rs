@@ -9,8 +9,8 @@
 //!
 //! How the daemon uses it: datagrams of the subscribed socket go to [`Table::apply`] as
 //! [`Origin::Notification`], those of the request helper as [`Origin::Reply`]. **Read the subscribed
-//! socket until it is empty before [`Table::mark`] is called and before a reply is applied**: the order
-//! rules of [`table`] rest on that.
+//! socket until it is empty before a mark is made, a request or dump is made, and a reply is applied**:
+//! the order rules of [`table`] rest on that.
 
 pub mod attr;
 pub mod decode;

@@ -130,6 +130,8 @@ pub struct Table {
     dumping: Option<u64>,
     /// Something was lost, and no dump begun since has ended.
     stale: bool,
+    /// Stamp of the last loss.
+    lost_at: u64,
     /// A message was lost while a dump was under way, or a part of the dump says that the kernel's list
     /// changed meanwhile (only the first part after the change does).
     dump_spoilt: bool,
@@ -212,12 +214,14 @@ impl Table {
         let stamp = self.stamp;
         let dump = self.dumping.unwrap_or(0);
         let complete = message.complete;
+        // What is read after a loss may have been queued before it; but not once a dump has begun.
+        let heard_at = if self.stale && (dump == 0 || self.dump_spoilt) { 0 } else { stamp };
         let (row, news) = match self.put(message.link, complete) {
             Some(put) => put,
             None => return News::Same,
         };
         if complete {
-            row.as_of = stamp;
+            row.as_of = heard_at;
             row.iflink_open = row.link.iflink == 0;
         }
         row.notified = stamp;
@@ -347,11 +351,11 @@ impl Table {
         row.notified = stamp;
         row.buried = stamp;
         row.dump = dump;
+        row.forgotten = false;
         if !row.alive {
             return false;
         }
         row.alive = false;
-        row.forgotten = false;
         row.statistics = None;
         if self.names.get(&row.link.name) == Some(&ifindex) {
             self.names.remove(&row.link.name);
@@ -437,22 +441,27 @@ impl Table {
         Mark(self.stamp)
     }
 
-    /// Whether the row is as fresh as the mark demands, silent columns included.
+    /// Whether the row is as fresh as the mark demands, silent columns included, and younger than a loss
+    /// that is not mended yet.
     pub fn is_fresh(&self, ifindex: IfIndex, mark: Mark) -> bool {
-        self.rows.get(&ifindex.0).is_some_and(|row| row.as_of >= mark.0)
+        self.rows.get(&ifindex.0).is_some_and(|row| row.as_of >= self.floor(mark))
     }
 
     /// Whether IFLA_LINK is: it also is not while it is 0 by a notification only.
     pub fn is_iflink_fresh(&self, ifindex: IfIndex, mark: Mark) -> bool {
-        self.rows.get(&ifindex.0).is_some_and(|row| row.as_of >= mark.0 && !row.iflink_open)
+        self.rows.get(&ifindex.0).is_some_and(|row| row.as_of >= self.floor(mark) && !row.iflink_open)
     }
 
     /// The n-th of [`STATISTICS`]: None if the row holds none that are fresh for this mark;
     /// Some(None) if this kernel does not count it.
     pub fn statistic(&self, ifindex: IfIndex, n: usize, mark: Mark) -> Option<Option<u64>> {
         let row = self.rows.get(&ifindex.0)?;
-        let statistics = row.statistics.as_ref().filter(|s| s.as_of >= mark.0)?;
+        let statistics = row.statistics.as_ref().filter(|s| s.as_of >= self.floor(mark))?;
         Some(statistics.values.get(n).copied())
+    }
+
+    fn floor(&self, mark: Mark) -> u64 {
+        mark.0.max(if self.stale { self.lost_at } else { 0 })
     }
 
     /// A request for one row, to be sent at once; its sequence number is returned too. The reply always
@@ -476,8 +485,13 @@ impl Table {
     }
 
     /// At least one notification was lost (ENOBUFS, a datagram that was truncated or not understood).
+    ///
+    /// Until the dump is through, a row counts only if it was heard of after the loss: see
+    /// [`Table::is_fresh`].
     pub fn lose(&mut self) {
         self.stale = true;
+        self.stamp += 1;
+        self.lost_at = self.stamp;
         self.dump_spoilt = self.dumping.is_some();
     }
 
@@ -491,7 +505,7 @@ impl Table {
         self.stale
     }
 
-    /// The request of a dump, to be sent at once.
+    /// The request of a dump, to be sent at once. The notification socket was read until it was empty.
     pub fn begin_dump(&mut self) -> (u32, Vec<u8>) {
         let seq = self.next_seq();
         self.dumping = Some(self.stamp);

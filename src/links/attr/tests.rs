@@ -198,3 +198,12 @@ fn what_is_in_no_message_is_read_from_sysfs() {
         assert_eq!(attr(&table, SEVEN, name.as_bytes(), Mark::ANY), LinkAttr::FromSysfs, "{name}");
     }
 }
+
+#[test]
+fn after_a_loss_every_column_is_asked_for() {
+    let mut table = Table::new();
+    table.apply(&newlink(0, 3), Origin::Notification, &mut Vec::new());
+    assert_eq!(attr(&table, SEVEN, b"mtu", Mark::ANY), LinkAttr::Text("1500".into()));
+    table.lose();
+    assert_eq!(attr(&table, SEVEN, b"mtu", Mark::ANY), LinkAttr::NeedsRefresh(Refresh::Row));
+}

@@ -365,3 +365,47 @@ fn tombstones_are_bounded() {
     }
     assert_eq!((b.table.rows.len(), b.table.tombstones), (1, 0));
 }
+
+#[test]
+fn after_a_loss_only_what_was_heard_since_counts() {
+    let mut b = Bench::new();
+    b.notify(&PLAIN.notification());
+    b.table.lose();
+    assert!(!b.table.is_fresh(FIVE, Mark::ANY));
+    // Still queued from before the loss.
+    b.notify(&PLAIN.notification());
+    assert!(!b.table.is_fresh(FIVE, Mark::ANY));
+    let (seq, _) = b.table.request(FIVE, false);
+    b.reply(&Row5 { mtu: 9000, ..PLAIN }.reply(seq));
+    assert!(b.table.is_fresh(FIVE, Mark::ANY));
+    assert_eq!(b.link().mtu, 9000);
+    b.notify(&PLAIN.notification());
+    assert!(!b.table.is_fresh(FIVE, Mark::ANY));
+    // The socket was read empty, then the dump began: notifications count again.
+    let dump = b.begin();
+    b.notify(&PLAIN.notification());
+    assert!(b.table.is_fresh(FIVE, Mark::ANY));
+    b.table.lose();
+    assert!(!b.table.is_fresh(FIVE, Mark::ANY));
+    assert!(!b.end(dump, 0));
+    let dump = b.begin();
+    b.reply(&PLAIN.of_dump(dump));
+    assert!(b.end(dump, 0));
+    assert!(b.table.is_fresh(FIVE, Mark::ANY));
+}
+
+#[test]
+fn a_forgotten_tombstone_can_be_found_again() {
+    let mut b = Bench::new();
+    b.notify(&PLAIN.notification());
+    b.table.lose();
+    let dump = b.begin();
+    b.notify(&dellink(5));
+    b.table.forget(FIVE);
+    assert_eq!(b.table.lookup(FIVE), Lookup::Unknown);
+    let (seq, _) = b.table.request(FIVE, false);
+    b.table.note_absent(FIVE, seq);
+    assert!(matches!(b.table.lookup(FIVE), Lookup::Gone(_)));
+    assert!(b.end(dump, 0));
+    assert!(matches!(b.table.lookup(FIVE), Lookup::Gone(_)));
+}
