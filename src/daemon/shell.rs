@@ -429,7 +429,7 @@ impl Shell {
 
     /// The level of the log from here on, as syslog counts.
     pub(super) fn set_log_level(&mut self, level: u8) {
-        if let Some(level) = config::parse_log_level(level.to_string().as_bytes()) {
+        if let Some(level) = crate::model::parse_log_level(level.to_string().as_bytes()) {
             log::set_max_level(level);
         }
     }

@@ -13,7 +13,8 @@ use bstr::{BStr, BString, ByteSlice};
 
 const PREFIX: &[u8; 8] = b"libudev\0";
 const MAGIC: u32 = 0xfeed_cafe;
-const HEADER_LEN: usize = 40;
+/// Bytes of the header in front of the body.
+pub const HEADER_LEN: usize = 40;
 const VERSION: &[u8] = b"UDEV_DATABASE_VERSION";
 const VERSION_LINE: &[u8] = b"UDEV_DATABASE_VERSION=1\0";
 

@@ -83,3 +83,17 @@ impl std::fmt::Display for Errno {
         std::fmt::Display::fmt(&std::io::Error::from_raw_os_error(self.0), f)
     }
 }
+
+/// A syslog level by name or as a number from 0 to 7 (syslog(3)). What is more urgent than an error
+/// is an error here, and a notice is information.
+pub fn parse_log_level(text: &[u8]) -> Option<log::LevelFilter> {
+    Some(match text {
+        b"emerg" | b"alert" | b"crit" | b"err" | b"error" | b"0" | b"1" | b"2" | b"3" => {
+            log::LevelFilter::Error
+        }
+        b"warning" | b"warn" | b"4" => log::LevelFilter::Warn,
+        b"notice" | b"info" | b"5" | b"6" => log::LevelFilter::Info,
+        b"debug" | b"7" => log::LevelFilter::Debug,
+        _ => return None,
+    })
+}

@@ -11,8 +11,11 @@
 //! ```
 
 pub mod ask;
+pub mod compile;
+pub mod diagnostic;
 pub mod eval;
 pub mod glob;
+pub mod lex;
 pub mod memory_world;
 pub mod outcome;
 pub mod pattern;

@@ -14,7 +14,7 @@ use super::atomic;
 use super::database::{Records, file_name, missing_is_fine, open_or_make};
 use crate::model::claims::{Claims, Decision, Entry, Symlink};
 use crate::model::hash::{escape_link, unescape_link};
-use crate::model::{DevNum, DeviceId};
+use crate::model::{DevNum, DeviceId, Errno};
 use crate::sys::fs::Dir;
 use bstr::{BStr, BString, ByteSlice};
 use std::io;
@@ -43,6 +43,17 @@ pub enum LinkErrorKind {
     Dev(io::Error),
     /// The same for its claim directory.
     Claim(io::Error),
+}
+
+impl LinkError {
+    /// The error number that an event which fails by this reports.
+    pub fn errno(&self) -> Errno {
+        match &self.kind {
+            LinkErrorKind::BadName | LinkErrorKind::BadNode(_) => Errno(libc::EINVAL),
+            LinkErrorKind::Occupied => Errno(libc::EEXIST),
+            LinkErrorKind::Dev(error) | LinkErrorKind::Claim(error) => Errno::of(error),
+        }
+    }
 }
 
 impl std::fmt::Display for LinkError {

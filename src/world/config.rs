@@ -82,7 +82,7 @@ impl Overrides {
             good
         }
         match name {
-            Name::LogLevel => put(&mut self.log_level, parse_log_level(value)),
+            Name::LogLevel => put(&mut self.log_level, crate::model::parse_log_level(value)),
             Name::ChildrenMax => put(&mut self.children_max, parse_number(value)),
             Name::ExecDelay => put(&mut self.exec_delay, parse_time_span(value)),
             Name::EventTimeout => put(&mut self.event_timeout, parse_time_span(value)),
@@ -301,18 +301,6 @@ pub fn parse_bool(text: &[u8]) -> Option<bool> {
         b"0" | b"no" | b"n" | b"false" | b"f" | b"off" => Some(false),
         _ => None,
     }
-}
-
-/// A syslog level by name or as a number from 0 to 7 (syslog(3)). What is more urgent than an error
-/// is an error here, and a notice is information.
-pub fn parse_log_level(text: &[u8]) -> Option<LevelFilter> {
-    Some(match text {
-        b"emerg" | b"alert" | b"crit" | b"err" | b"error" | b"0" | b"1" | b"2" | b"3" => LevelFilter::Error,
-        b"warning" | b"warn" | b"4" => LevelFilter::Warn,
-        b"notice" | b"info" | b"5" | b"6" => LevelFilter::Info,
-        b"debug" | b"7" => LevelFilter::Debug,
-        _ => return None,
-    })
 }
 
 /// A signal by name, with or without `SIG`, or number; `RTMIN+n` and `RTMAX-n` too.
