@@ -340,3 +340,6 @@ impl Engine {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
