@@ -541,7 +541,7 @@ fn requests_wait_for_a_busy_lock_but_their_sender_does_not() {
             }
         };
         let lo = IfIndex(1);
-        let started = Instant::now();
+        // Were one of these to wait for the lock, it would wait for ever: it is held to the end.
         let mut sent = Vec::new();
         for _ in 0..10 {
             let (seq, request) = bench.table.request(lo, false);
@@ -550,8 +550,6 @@ fn requests_wait_for_a_busy_lock_but_their_sender_does_not() {
         }
         // The table answers meanwhile.
         assert_eq!(attr(&bench.table, lo, b"mtu", Mark::ANY), LinkAttr::Text("65536".into()));
-        let waited = started.elapsed();
-        assert!(waited < Duration::from_millis(20), "sending took {waited:?} while RTNL was busy");
         let poll = mudev::sys::process::wait_readable(bench.helper.socket.as_fd(), Duration::from_millis(30));
         assert!(!poll.unwrap(), "a reply came while RTNL was held");
         drop(held);
