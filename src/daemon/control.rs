@@ -164,7 +164,7 @@ impl Shell {
             Message::StopExecQueue => self.inbox.push_back(Input::StopQueue),
             Message::StartExecQueue => self.inbox.push_back(Input::StartQueue),
             Message::Reload => self.reload(),
-            Message::SetEnv { name, value } => self.inbox.push_back(Input::SetGlobal { name, value }),
+            Message::SetEnv { name, value } => self.set_global(name, value),
             Message::SetChildrenMax(max) => self.set_children_max(max),
             Message::Exit => self.exit(),
             Message::End | Message::Ping => {}

@@ -11,8 +11,9 @@ use crate::helper::pool::Launcher;
 use crate::links::{Change, Origin, Reply, Table};
 use crate::model::event::BuildFnv;
 use crate::model::{Errno, IfIndex, Now};
+use crate::sys::netlink::Batch;
 use crate::sys::process::{self, Child};
-use crate::sys::{netlink, unix};
+use crate::sys::unix;
 use bstr::BString;
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -23,11 +24,14 @@ use std::time::Duration;
 /// after the uevent (design.md section 3).
 const PATIENCE: Duration = Duration::from_millis(5);
 
-/// Bytes of the largest rtnetlink datagram: the kernel builds dumps in pieces of 32 KiB.
+/// Bytes of the largest reply: the kernel builds dumps in pieces of 32 KiB.
 const MAX_DATAGRAM: usize = 64 * 1024;
 
-/// Datagrams read in one go.
-const MAX_READS: usize = 4096;
+/// Bytes of one notification: about 1.5 KiB, more with many alternative names.
+const MAX_NOTIFICATION: usize = 16 * 1024;
+
+/// Batches of notifications read in one go.
+const MAX_BATCHES: usize = 256;
 
 /// A dump or a request for a link is waited for this long. Whoever holds RTNL that long is at fault,
 /// but it must not cost us a job.
@@ -79,6 +83,8 @@ pub struct Links {
     requests: HashMap<u32, (RtnlFor, Now), BuildFnv>,
     parked: HashMap<IfIndex, Vec<Parked>, BuildFnv>,
     changes: Vec<Change>,
+    batch: Batch,
+    /// For replies.
     buffer: Vec<u8>,
     ready: bool,
     dying: Vec<Child>,
@@ -99,6 +105,7 @@ impl Links {
             requests: HashMap::default(),
             parked: HashMap::default(),
             changes: Vec::new(),
+            batch: Batch::new(MAX_NOTIFICATION),
             buffer: vec![0; MAX_DATAGRAM],
             ready: false,
             dying: Vec::new(),
@@ -199,15 +206,15 @@ impl Links {
     pub fn read_notifications(&mut self) {
         let Some(socket) = &self.socket else { return };
         self.ready = false;
-        for _ in 0..MAX_READS {
-            match netlink::receive(socket.as_fd(), &mut self.buffer) {
-                Ok(received) if received.truncated => self.table.lose(),
-                Ok(received) if received.sender.portid != 0 => {}
-                Ok(received) => {
-                    let bytes = &self.buffer[..received.len];
-                    if self.table.apply(bytes, Origin::Notification, &mut self.changes).malformed {
-                        log::warn!("A notification of links was not understood, asking for all links again");
-                        self.table.lose();
+        for _ in 0..MAX_BATCHES {
+            match self.batch.receive(socket.as_fd()) {
+                Ok(_) => {
+                    for (received, bytes) in self.batch.iter().filter(|(r, _)| r.sender.portid == 0) {
+                        let applied = self.table.apply(bytes, Origin::Notification, &mut self.changes);
+                        if received.truncated || applied.malformed {
+                            log::warn!("A notification of links was not understood, asking for all links again");
+                            self.table.lose();
+                        }
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -217,10 +224,7 @@ impl Links {
                     log::warn!("Notifications of links were lost, asking for all links again");
                     self.table.lose();
                 }
-                Err(error) => {
-                    log::error!("Cannot read notifications of links: {error}");
-                    return;
-                }
+                Err(error) => return log::error!("Cannot read notifications of links: {error}"),
             }
         }
         self.ready = true;
@@ -240,7 +244,7 @@ impl Links {
         if self.helper.as_ref().is_none_or(|h| h.id != id) {
             return;
         }
-        let mut buffer = vec![0; MAX_DATAGRAM];
+        let mut buffer = std::mem::take(&mut self.buffer);
         while let Some(helper) = &self.helper {
             match unix::receive(helper.socket.as_fd(), &mut buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -252,6 +256,7 @@ impl Links {
                 _ => self.helper_died(answered),
             }
         }
+        self.buffer = buffer;
         self.flush();
     }
 

@@ -31,7 +31,7 @@ use crate::world::config::{self, Settings};
 use crate::world::{Roots, Sysfs};
 use bstr::{BStr, BString};
 use log::LevelFilter;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::time::Duration;
 
@@ -76,6 +76,8 @@ pub struct Shell {
     pub stats: Stats,
     /// What tasks are done with.
     pub world: World,
+    /// Properties that clients have set for all events: programs get them too.
+    pub globals: BTreeMap<BString, BString>,
     /// Jobs whose rules asked for a log level of their own.
     pub job_levels: HashMap<JobId, LevelFilter>,
     pub queue_file: QueueFile,
@@ -196,9 +198,7 @@ impl Shell {
             self.coldplug.timeout(),
         ];
         let next = timeouts.into_iter().flatten().min()?;
-        // epoll counts milliseconds; waking early would spin.
-        let wait = next.saturating_sub(monotonic());
-        Some(if wait.is_zero() { wait } else { wait + Duration::from_millis(1) })
+        Some(next.saturating_sub(monotonic()))
     }
 
     fn on_source(&mut self, source: Source) {
@@ -332,6 +332,9 @@ impl Shell {
         self.go_on_with_coldplug();
         if self.inbox.is_empty() && !self.intake.is_ready() && !self.watches.is_ready() {
             self.close_waiting_clients();
+            if let Some(recorder) = &mut self.recorder {
+                recorder.flush();
+            }
             let through = self.coldplug.is_over() && (!self.coldplug.was_started() || self.is_idle());
             if through && (!self.links.is_live() || !self.links.table.is_stale()) {
                 self.readiness.set_ready();
@@ -342,7 +345,12 @@ impl Shell {
     /// Starts a program for a job, in its environment and within its time; its end goes to
     /// `program_ended` of [`super::answer`].
     pub fn run_program(&mut self, job: JobId, purpose: Purpose, command: &BStr) {
-        let env = self.engine.event(job).map(|e| e.full_properties()).unwrap_or_default();
+        let mut env = self.engine.event(job).map(|e| e.full_properties()).unwrap_or_default();
+        for (name, value) in &self.globals {
+            if !env.iter().any(|(known, _)| known == name) {
+                env.push((name.clone(), value.clone()));
+            }
+        }
         let started = self.engine.job_started(job).unwrap_or(self.now);
         let budget = Budget::new(started, self.settings.event_timeout);
         let wanted = Wanted { job, purpose, command: command.to_owned(), env, budget };
@@ -425,6 +433,15 @@ impl Shell {
         while let Some(id) = self.watches.poll_written() {
             self.node_was_written(&id);
         }
+    }
+
+    /// A property for all events from here on; an empty value unsets it.
+    pub(super) fn set_global(&mut self, name: BString, value: BString) {
+        match value.is_empty() {
+            true => drop(self.globals.remove(&name)),
+            false => drop(self.globals.insert(name.clone(), value.clone())),
+        }
+        self.inbox.push_back(Input::SetGlobal { name, value });
     }
 
     /// The level of the log from here on, as syslog counts.

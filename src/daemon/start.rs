@@ -32,11 +32,13 @@ use crate::world::constants::Constants;
 use crate::world::files::Files;
 use crate::world::watch_dir::WatchDir;
 use crate::world::{Roots, Sysfs, database};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// What went wrong, for the one line in the log.
@@ -57,7 +59,7 @@ const LISTEN_FDS_MAX: i32 = 1024;
 /// Runs the daemon until it is told to end.
 pub fn run(line: CommandLine) -> Result<(), Failure> {
     fill_standard_descriptors().map_err(|e| format!("Cannot open /dev/null: {e}"))?;
-    init_log(&line.roots);
+    let detached = init_log(&line.roots);
     let environment = |name: &str| std::env::var_os(name);
     let text = |name: &str| environment(name).and_then(|v| v.into_string().ok());
     let command_line = kernel_command_line(&line.roots);
@@ -75,7 +77,7 @@ pub fn run(line: CommandLine) -> Result<(), Failure> {
     messages.iter().for_each(|message| log::warn!("{message}"));
     let rules = read_rules(&line, &settings);
 
-    let parent = if line.daemon { detach(&line)? } else { None };
+    let parent = if line.daemon { detach(&line, &detached)? } else { None };
     let status = format!("Processing with {} children at max", children_max(&settings));
     let readiness = Readiness::new(&text, ready_fd, parent, status, monotonic());
     let mut shell = assemble(line, settings, sockets, builtins, rules, readiness)?;
@@ -174,30 +176,51 @@ fn fill_standard_descriptors() -> io::Result<()> {
     Ok(())
 }
 
-/// To standard error; where that leads nowhere, as in an initramfs, to the kernel's log.
-fn init_log(roots: &Roots) {
-    let nowhere = std::fs::read_link(roots.proc.join("self/fd/2"))
-        .is_ok_and(|target| target == Path::new(process::NULL));
-    let kernel_log = File::options().write(true).open(roots.dev.join("kmsg")).ok().filter(|_| nowhere);
-    let with_numbers = kernel_log.is_some() || std::env::var_os("JOURNAL_STREAM").is_some();
+/// Where the log goes: to standard error, or, where that leads nowhere (an initramfs, `--daemon`), to
+/// the kernel's log.
+struct LogTarget {
+    kernel_log: Option<File>,
+    detached: Arc<AtomicBool>,
+}
+
+impl Write for LogTarget {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        match &mut self.kernel_log {
+            Some(kernel_log) if self.detached.load(Ordering::Relaxed) => kernel_log.write(line),
+            _ => io::stderr().write(line),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Starts the log; the switch says that standard error leads nowhere from now on.
+fn init_log(roots: &Roots) -> Arc<AtomicBool> {
+    let stderr = std::fs::read_link(roots.proc.join("self/fd/2"));
+    let detached = Arc::new(AtomicBool::new(stderr.is_ok_and(|target| target == Path::new(process::NULL))));
+    let kernel_log = File::options().write(true).open(roots.dev.join("kmsg")).ok();
+    let (to_kernel, in_journal) = (kernel_log.is_some(), std::env::var_os("JOURNAL_STREAM").is_some());
+    let target = LogTarget { kernel_log, detached: detached.clone() };
+    let switch = detached.clone();
     let mut builder = env_logger::Builder::new();
-    builder.filter_level(log::LevelFilter::Trace).format(move |out, record| {
+    builder.filter_level(log::LevelFilter::Trace);
+    builder.target(env_logger::Target::Pipe(Box::new(target))).format(move |out, record| {
         let number = match record.level() {
             log::Level::Error => 3,
             log::Level::Warn => 4,
             log::Level::Info => 6,
             log::Level::Debug | log::Level::Trace => 7,
         };
-        match with_numbers {
+        match in_journal || (to_kernel && detached.load(Ordering::Relaxed)) {
             true => writeln!(out, "<{number}>mudevd: {}", record.args()),
             false => writeln!(out, "mudevd: {}", record.args()),
         }
     });
-    if let Some(file) = kernel_log {
-        builder.target(env_logger::Target::Pipe(Box::new(file)));
-    }
-    // A second logger is not an error: the first stays.
+    // Only tests have a logger already.
     let _ = builder.try_init();
+    switch
 }
 
 /// /proc/cmdline, or that of the container.
@@ -208,7 +231,7 @@ fn kernel_command_line(roots: &Roots) -> Vec<u8> {
 
 /// Forks. The parent ends here, when the child is ready or has failed; the child gets the descriptor
 /// that the parent waits at.
-fn detach(line: &CommandLine) -> Result<Option<OwnedFd>, Failure> {
+fn detach(line: &CommandLine, log_detached: &AtomicBool) -> Result<Option<OwnedFd>, Failure> {
     let failed = |e: io::Error| format!("Cannot detach: {e}");
     let (reader, writer) = process::pipe().map_err(failed)?;
     match process::fork().map_err(failed)? {
@@ -230,7 +253,7 @@ fn detach(line: &CommandLine) -> Result<Option<OwnedFd>, Failure> {
                 for target in 0..3 {
                     process::redirect(null.as_fd(), target).map_err(failed)?;
                 }
-                init_log(&line.roots);
+                log_detached.store(true, Ordering::Relaxed);
             }
             let score = line.roots.proc.join("self/oom_score_adj");
             if let Err(error) = std::fs::write(score, "-1000") {
@@ -325,6 +348,7 @@ fn assemble(
         recorder,
         stats: Stats::default(),
         world,
+        globals: BTreeMap::new(),
         job_levels: HashMap::new(),
         queue_file: QueueFile::new(&line.roots),
         exiting: false,

@@ -84,6 +84,7 @@ pub struct Pool<C> {
     replies: VecDeque<(C, Reply)>,
     /// Told to end, not reaped yet.
     dying: Vec<Child>,
+    buffer: Vec<u8>,
 }
 
 impl<C> Pool<C> {
@@ -96,6 +97,7 @@ impl<C> Pool<C> {
             waiting: VecDeque::new(),
             replies: VecDeque::new(),
             dying: Vec::new(),
+            buffer: Vec::new(),
         }
     }
 
@@ -199,7 +201,8 @@ impl<C> Pool<C> {
 
     /// The socket of a helper is readable: takes its reply, gives it the next request.
     pub fn on_readable(&mut self, id: u64, now: Now, register: &dyn Register) {
-        let mut buffer = vec![0; MAX_MESSAGE];
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.resize(MAX_MESSAGE, 0);
         while let Some(helper) = self.helpers.get_mut(&id) {
             let received = match unix::receive(helper.socket.as_fd(), &mut buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
@@ -222,6 +225,7 @@ impl<C> Pool<C> {
                 }
             }
         }
+        self.buffer = buffer;
         self.assign(now, register);
     }
 
