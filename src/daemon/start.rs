@@ -31,7 +31,7 @@ use crate::world::config::{self, Settings};
 use crate::world::constants::Constants;
 use crate::world::files::Files;
 use crate::world::watch_dir::WatchDir;
-use crate::world::{Roots, Sysfs, database};
+use crate::world::{OWN_EXECUTABLE, Roots, Sysfs, database};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -318,7 +318,7 @@ fn assemble(
         created.rules(rules.texts());
         recorder = Some(created);
     }
-    let launcher = || Ok::<_, Failure>(Launcher::new(null()?, process::OWN_EXECUTABLE.to_owned()));
+    let launcher = || Ok::<_, Failure>(Launcher::new(null()?, OWN_EXECUTABLE.to_owned()));
     let mut children = Children::new(null()?, line.roots.lib.join("udev"), settings.timeout_signal);
     children.set_max(children_max(&settings));
     let signals = SignalFd::new(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP]).map_err(failed)?;

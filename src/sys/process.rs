@@ -68,9 +68,6 @@ pub enum Ended {
 /// What programs get that should read and write nothing.
 pub const NULL: &str = "/dev/null";
 
-/// Our own executable, whatever became of its file.
-pub const OWN_EXECUTABLE: &CStr = c"/proc/self/exe";
-
 /// Stack of the child between clone and exec: a handful of small frames.
 const STACK_SIZE: usize = 32 * 1024;
 

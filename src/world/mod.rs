@@ -21,6 +21,9 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+/// Our own executable, whatever became of its file. Helpers are started from it.
+pub const OWN_EXECUTABLE: &std::ffi::CStr = c"/proc/self/exe";
+
 /// Where the system stands; tests and people may move each of them (`--sys-dir` and so on).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Roots {

@@ -1,0 +1,331 @@
+//! The daemon as a process: starting, readiness, clients, ending. Devices and rules are tested elsewhere.
+
+mod support;
+
+use mudev::daemon::status::{LinkRow, Status};
+use mudev::model::control::{Datagram, Message, VERSION_B};
+use mudev::sys::process::{pipe, read, wait_readable};
+use mudev::sys::unix;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use support::{LIMIT, isolated, run, wait_for};
+
+const MUDEV: &str = env!("CARGO_BIN_EXE_mudev");
+
+fn mudevd() -> Command {
+    let mut command = Command::new(MUDEV);
+    command.arg("daemon").env_clear().stdin(Stdio::null());
+    command
+}
+
+/// A daemon in the foreground, ready.
+fn start(arguments: &[&str]) -> Child {
+    let ready = Path::new("/run/ready");
+    let manager = UnixDatagram::bind(ready).expect("a socket to be told at");
+    let child = mudevd().args(arguments).env("NOTIFY_SOCKET", ready).spawn().expect("it starts");
+    manager.set_read_timeout(Some(LIMIT)).expect("a limit");
+    let mut buffer = [0; 200];
+    let n = manager.recv(&mut buffer).expect("it tells that it is ready");
+    let text = String::from_utf8_lossy(&buffer[..n]).into_owned();
+    assert!(text.starts_with("READY=1\nSTATUS=Processing with "), "{text}");
+    std::fs::remove_file(ready).expect("ours");
+    child
+}
+
+fn ended(mut child: Child) -> ExitStatus {
+    wait_for("the end of the daemon", || child.try_wait().expect("our child"))
+}
+
+fn connect(name: &str) -> OwnedFd {
+    unix::connect_seqpacket(&Path::new("/run/udev").join(name)).expect("the daemon listens")
+}
+
+fn send(client: &OwnedFd, version: &str, message: Message) {
+    let datagram = Datagram { version: version.into(), message };
+    unix::send(client.as_fd(), &datagram.render().expect("it fits")).expect("it is taken");
+}
+
+/// Waits until the daemon closes the connection.
+fn closed(client: &OwnedFd) -> bool {
+    wait_readable(client.as_fd(), LIMIT).expect("poll")
+        && unix::receive(client.as_fd(), &mut [0; 8]).is_ok_and(|r| r.len == 0)
+}
+
+fn tell(messages: &[Message]) {
+    let client = connect("control");
+    messages.iter().for_each(|message| send(&client, VERSION_B, message.clone()));
+    send(&client, VERSION_B, Message::End);
+    assert!(closed(&client));
+}
+
+fn ask(request: &str) -> String {
+    let client = connect("mudev.status");
+    unix::send(client.as_fd(), request.as_bytes()).expect("it is taken");
+    let (mut json, mut buffer) = (Vec::new(), vec![0; 65536]);
+    loop {
+        assert!(wait_readable(client.as_fd(), LIMIT).expect("poll"));
+        match unix::receive(client.as_fd(), &mut buffer).expect("an answer").len {
+            0 => return String::from_utf8(json).expect("JSON is UTF-8"),
+            n => json.extend_from_slice(&buffer[..n]),
+        }
+    }
+}
+
+fn status() -> Status {
+    serde_json::from_str(&ask("status")).expect("status")
+}
+
+#[test]
+fn options_that_only_tell_something() {
+    let output = |arguments: &[&str]| mudevd().args(arguments).output().expect("it runs");
+    assert_eq!(output(&["-V"]).stdout, b"255\n");
+    let help = String::from_utf8(output(&["--help"]).stdout).expect("text");
+    for option in ["--coldplug", "--children-max", "--ready-fd", "--rules-dir", "--proc-dir"] {
+        assert!(help.contains(option), "{option}");
+    }
+    for wrong in [&["--frob"][..], &["-c", "many"], &["-t"], &["--timeout-signal=SIGNOTHING"]] {
+        let output = output(wrong);
+        assert_eq!(output.status.code(), Some(1), "{wrong:?}");
+        assert!(!output.stderr.is_empty());
+    }
+}
+
+#[test]
+fn it_serves_clients_of_both_dialects_and_ends_by_message() {
+    isolated("it_serves_clients_of_both_dialects_and_ends_by_message", || {
+        let child = start(&[]);
+        let silent = connect("control");
+        tell(&[Message::Ping]);
+        let eudev = connect("control");
+        send(&eudev, "udev-3.2.14", Message::Ping);
+        assert!(closed(&eudev));
+        tell(&[Message::SetLogLevel(7), Message::SetChildrenMax(3), Message::Reload, Message::Ping]);
+        let now = status();
+        assert_eq!((now.log_level.as_str(), now.children_max, now.clients), ("debug", 3, 1));
+        assert!(now.ready && !now.exiting);
+        assert_eq!(now.pid, child.id());
+        let exit = connect("control");
+        send(&exit, VERSION_B, Message::Exit);
+        assert!(closed(&exit) && closed(&silent));
+        assert!(ended(child).success());
+        assert!(!Path::new("/run/udev/queue").exists());
+    });
+}
+
+#[test]
+fn bad_messages_harm_nobody() {
+    isolated("bad_messages_harm_nobody", || {
+        let child = start(&[]);
+        for bad in [&b"x"[..], &[0; 280], &[0xff; 281], &[0xff; 65536]] {
+            let client = connect("control");
+            unix::send(client.as_fd(), bad).expect("it is taken");
+            assert!(closed(&client));
+            let client = connect("mudev.status");
+            unix::send(client.as_fd(), bad).expect("it is taken");
+            drop(client);
+        }
+        assert!(ask("frob").contains("error"));
+        tell(&[Message::Ping]);
+        assert_eq!(status().clients, 0);
+        run(&format!("kill -TERM {}", child.id()));
+        assert!(ended(child).success());
+    });
+}
+
+#[test]
+fn sixty_clients_wait_side_by_side() {
+    isolated("sixty_clients_wait_side_by_side", || {
+        let child = start(&[]);
+        let clients: Vec<OwnedFd> = (0..60).map(|_| connect("control")).collect();
+        clients.iter().for_each(|c| send(c, VERSION_B, Message::Ping));
+        clients.iter().rev().for_each(|c| send(c, VERSION_B, Message::End));
+        assert!(clients.iter().all(closed));
+        run(&format!("kill -INT {}", child.id()));
+        assert!(ended(child).success());
+    });
+}
+
+#[test]
+fn the_link_table_follows_the_kernel() {
+    isolated("the_link_table_follows_the_kernel", || {
+        let child = start(&[]);
+        let rows = || serde_json::from_str::<Vec<LinkRow>>(&ask("links")).expect("links");
+        assert_eq!(rows().iter().map(|r| r.name.as_str()).collect::<Vec<_>>(), ["lo"]);
+        run("ip link add va type veth peer name vb");
+        run("ip link set va mtu 1400 alias text up");
+        let va = wait_for("va", || rows().into_iter().find(|r| r.name == "va" && r.alias == "text" && r.up));
+        assert_eq!((va.mtu, va.kind.as_str()), (1400, "veth"));
+        run("ip link del va");
+        wait_for("its end", || (rows().len() == 1).then_some(()));
+        assert_eq!(status().links, 1);
+        run(&format!("kill -TERM {}", child.id()));
+        assert!(ended(child).success());
+    });
+}
+
+#[test]
+fn detached_it_is_ready_when_the_parent_ends() {
+    isolated("detached_it_is_ready_when_the_parent_ends", || {
+        assert!(ended(mudevd().arg("--daemon").spawn().expect("it starts")).success());
+        let pid = status().pid;
+        let proc = |name: &str| std::fs::read_to_string(format!("/proc/{pid}/{name}")).unwrap_or_default();
+        match std::fs::write("/proc/self/oom_score_adj", "-1000") {
+            Ok(()) => assert_eq!(proc("oom_score_adj"), "-1000\n"),
+            Err(error) => println!("oom_score_adj: not tested, we may not set it: {error}"),
+        }
+        let fd = |n: u32| std::fs::read_link(format!("/proc/{pid}/fd/{n}")).expect("open");
+        for n in 0..3 {
+            assert_eq!(fd(n), Path::new("/dev/null"));
+        }
+        let stat = proc("stat");
+        let session = stat.rsplit(") ").next().and_then(|s| s.split(' ').nth(3)).map(str::to_owned);
+        assert_eq!(session, Some(pid.to_string()), "it leads a session");
+        let exit = connect("control");
+        send(&exit, VERSION_B, Message::Exit);
+        assert!(closed(&exit));
+    });
+}
+
+#[test]
+fn detached_it_fails_when_it_cannot_start() {
+    isolated("detached_it_fails_when_it_cannot_start", || {
+        std::fs::write("/run/file", "").expect("written");
+        let mut command = mudevd();
+        command.args(["--daemon", "--run-dir=/run/file"]).stderr(Stdio::piped());
+        let output = command.output().expect("it runs");
+        assert_eq!(output.status.code(), Some(1));
+        assert!(String::from_utf8_lossy(&output.stderr).contains("/run/file/udev"));
+    });
+}
+
+#[test]
+fn a_descriptor_is_written_to_once_it_is_ready() {
+    isolated("a_descriptor_is_written_to_once_it_is_ready", || {
+        use std::os::unix::process::CommandExt;
+        let (reader, writer) = pipe().expect("a pipe");
+        let mut command = mudevd();
+        command.arg("--ready-fd=7");
+        let raw = std::os::fd::AsRawFd::as_raw_fd(&writer);
+        // SAFETY: dup2 is safe between fork and exec.
+        unsafe {
+            command.pre_exec(move || support::cell::check(libc::dup2(raw, 7)).map(drop));
+        }
+        let child = command.spawn().expect("it starts");
+        drop(writer);
+        let mut buffer = [0; 8];
+        assert!(wait_readable(reader.as_fd(), LIMIT).expect("poll"));
+        assert_eq!((read(reader.as_fd(), &mut buffer).expect("a byte"), buffer[0]), (1, b'\n'));
+        assert!(wait_readable(reader.as_fd(), LIMIT).expect("poll"));
+        assert_eq!(read(reader.as_fd(), &mut buffer).expect("the end"), 0, "and it is closed");
+        run(&format!("kill -TERM {}", child.id()));
+        assert!(ended(child).success());
+    });
+}
+
+#[test]
+fn sockets_are_passed_in_any_order() {
+    isolated("sockets_are_passed_in_any_order", || {
+        use std::os::unix::process::CommandExt;
+        std::fs::create_dir_all("/run/udev").expect("made");
+        for order in [[8, 9], [9, 8]] {
+            let _ = std::fs::remove_file("/run/udev/control");
+            let control = unix::listen_seqpacket(Path::new("/run/udev/control")).expect("bound");
+            let uevents = mudev::sys::netlink::open_uevent(1).expect("bound");
+            let mut command = Command::new("/bin/sh");
+            command.args(["-c", "LISTEN_PID=$$ LISTEN_FDS=2 exec \"$0\" daemon --debug", MUDEV]);
+            let raw = [&control, &uevents].map(std::os::fd::AsRawFd::as_raw_fd);
+            // SAFETY: dup2 is safe between fork and exec.
+            unsafe {
+                command.pre_exec(move || {
+                    for (from, place) in raw.iter().zip([8, 9]) {
+                        support::cell::check(libc::dup2(*from, place))?;
+                    }
+                    for (from, place) in order.iter().zip([3, 4]) {
+                        support::cell::check(libc::dup2(*from, place))?;
+                    }
+                    Ok(())
+                });
+            }
+            // A client that came before the daemon is served.
+            let early = connect("control");
+            send(&early, VERSION_B, Message::Ping);
+            send(&early, VERSION_B, Message::End);
+            let child = command.spawn().expect("it starts");
+            assert!(closed(&early), "{order:?}");
+            run(&format!("kill -TERM {}", child.id()));
+            assert!(ended(child).success());
+        }
+    });
+}
+
+#[test]
+fn a_reload_is_told_to_the_service_manager() {
+    isolated("a_reload_is_told_to_the_service_manager", || {
+        let child = start(&[]);
+        let manager = UnixDatagram::bind("/run/ready").expect("a socket to be told at");
+        manager.set_read_timeout(Some(LIMIT)).expect("a limit");
+        run(&format!("kill -HUP {}", child.id()));
+        let mut buffer = [0; 200];
+        let mut next = || {
+            let n = manager.recv(&mut buffer).expect("a message");
+            String::from_utf8_lossy(&buffer[..n]).into_owned()
+        };
+        assert!(next().starts_with("RELOADING=1\nMONOTONIC_USEC="));
+        assert_eq!(next(), "READY=1");
+        run(&format!("kill -TERM {}", child.id()));
+        assert_eq!(next(), "STOPPING=1");
+        assert!(ended(child).success());
+    });
+}
+
+#[test]
+fn events_of_a_file_are_handled_and_then_it_ends() {
+    isolated("events_of_a_file_are_handled_and_then_it_ends", || {
+        let text = "KERNEL[1.0] add /devices/x (y)\nACTION=add\nDEVPATH=/devices/x\nSUBSYSTEM=y\nSEQNUM=1\n\n\
+            ACTION=change\nDEVPATH=/devices/x\nSUBSYSTEM=y\nSEQNUM=2\n";
+        let roots = ["--run-dir=/run/t/run", "--sys-dir=/run/t/sys", "--dev-dir=/run/t/dev"];
+        for dir in ["run", "sys", "dev"] {
+            std::fs::create_dir_all(Path::new("/run/t").join(dir)).expect("made");
+        }
+        let mut command = mudevd();
+        command.args(roots).args(["--events=-", "--record=/run/trace", "--debug"]).stdin(Stdio::piped());
+        let mut child = command.spawn().expect("it starts");
+        child.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("written");
+        assert!(ended(child).success());
+        assert!(!Path::new("/run/t/run/udev/control").exists(), "nobody is served");
+        assert!(!Path::new("/run/t/run/udev/queue").exists());
+        let mut trace = String::new();
+        std::fs::File::open("/run/trace").and_then(|mut f| f.read_to_string(&mut trace)).expect("a trace");
+        assert_eq!(trace.matches("\"uevent\"").count(), 2);
+        assert!(trace.contains("\"done\""), "{trace}");
+        let outputs = mudev::daemon::trace::replay(trace.as_bytes(), &|_| Default::default()).expect("it is whole");
+        assert_eq!(outputs.iter().filter(|o| o.contains("Announce")).count(), 2, "{outputs:#?}");
+    });
+}
+
+#[test]
+fn coldplug_triggers_everything_before_it_is_ready() {
+    isolated("coldplug_triggers_everything_before_it_is_ready", || {
+        let sys = Path::new("/run/t/sys");
+        for n in 0..150 {
+            let device = sys.join(format!("devices/d{n}"));
+            std::fs::create_dir_all(&device).expect("made");
+            std::fs::write(device.join("uevent"), "").expect("made");
+            std::fs::create_dir_all(sys.join("class/c")).expect("made");
+            let link = sys.join(format!("class/c/d{n}"));
+            std::os::unix::fs::symlink(format!("../../devices/d{n}"), link).expect("made");
+            std::os::unix::fs::symlink("../../class/c", device.join("subsystem")).expect("made");
+        }
+        std::fs::create_dir_all("/run/t/dev").expect("made");
+        let child = start(&["--coldplug", "--sys-dir=/run/t/sys", "--dev-dir=/run/t/dev"]);
+        for n in 0..150 {
+            let text = std::fs::read(sys.join(format!("devices/d{n}/uevent"))).expect("there");
+            assert_eq!(text, b"add", "{n}");
+        }
+        run(&format!("kill -TERM {}", child.id()));
+        assert!(ended(child).success());
+    });
+}
