@@ -301,7 +301,8 @@ fn events_of_a_file_are_handled_and_then_it_ends() {
         std::fs::File::open("/run/trace").and_then(|mut f| f.read_to_string(&mut trace)).expect("a trace");
         assert_eq!(trace.matches("\"uevent\"").count(), 2);
         assert!(trace.contains("\"done\""), "{trace}");
-        let outputs = mudev::daemon::trace::replay(trace.as_bytes(), &|_| Default::default()).expect("it is whole");
+        let outputs =
+            mudev::daemon::trace::replay(trace.as_bytes(), &|_| Default::default()).expect("it is whole");
         assert_eq!(outputs.iter().filter(|o| o.contains("Announce")).count(), 2, "{outputs:#?}");
     });
 }

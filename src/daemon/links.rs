@@ -212,7 +212,9 @@ impl Links {
                     for (received, bytes) in self.batch.iter().filter(|(r, _)| r.sender.portid == 0) {
                         let applied = self.table.apply(bytes, Origin::Notification, &mut self.changes);
                         if received.truncated || applied.malformed {
-                            log::warn!("A notification of links was not understood, asking for all links again");
+                            log::warn!(
+                                "A notification of links was not understood, asking for all links again"
+                            );
                             self.table.lose();
                         }
                     }
