@@ -3,11 +3,13 @@
 
 use super::{evaluate_all_ways, machine, null, sda1};
 use crate::model::{Action, Event, Key};
-use crate::rules::eval::EvalConfig;
+use crate::rules::ask::Answer;
+use crate::rules::eval::{EvalConfig, Evaluation, Step};
 use crate::rules::pattern::Pattern;
 use crate::rules::program::{
     AttrName, Class, Line, ListOp, Match, MatchKey, ParentKey, ParentMatch, RuleSet, RunCommand, Token,
 };
+use crate::rules::specialise::{Kind, Specialised};
 use crate::rules::subst::Template;
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -271,4 +273,21 @@ fn a_list_of_vendors_becomes_a_run_and_costs_one_question() {
     let (outcome, _) = evaluate_all_ways(rules, &null(), &mut world, &EvalConfig::default());
     assert_eq!(outcome.run, [crate::rules::outcome::RunItem::Program("run 200".into())]);
     assert_eq!(world.asked.len(), 2);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(100) })]
+
+    #[test]
+    fn answers_of_the_wrong_kind_never_keep_a_question_open(rules in rule_set(), event in event(), text: bool) {
+        let wrong = if text { Answer::Text(Ok(None)) } else { Answer::Id(None) };
+        let program = Arc::new(Specialised::new(Arc::new(rules), Kind::of(&event)));
+        let mut evaluation = Evaluation::start(program, event, EvalConfig::default());
+        let mut asked = 0;
+        while let Step::Ask(_) = evaluation.run() {
+            asked += 1;
+            prop_assert!(asked < 10_000);
+            evaluation.answer(wrong.clone());
+        }
+    }
 }
