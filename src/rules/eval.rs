@@ -446,6 +446,9 @@ impl Evaluation {
         if builtin.runs_once() {
             self.facts.set_verdict(builtin, result.success);
         }
+        for message in &result.messages {
+            self.note(log::Level::Warn, format_args!("{}: {message}", builtin.as_str()));
+        }
         for (name, value) in result.properties {
             match value {
                 Some(value) => self.set_property(&name, value),

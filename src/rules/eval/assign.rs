@@ -3,10 +3,11 @@
 
 use super::facts::Try;
 use super::matching::{COMMAND, PATH, ResultIs, VALUE};
-use super::text::{parse_id, parse_mode, sysctl_name};
+use super::text::sysctl_name;
 use super::{Change, Evaluation, Id, Text, Tried, does};
 use crate::model::Key;
 use crate::rules::ask::Ask;
+use crate::rules::compile::{parse_id, parse_mode};
 use crate::rules::outcome::RunItem;
 use crate::rules::program::{Escape, ListOp, RunCommand, Token};
 use crate::rules::sanitise::{self, interface_name, replace_bytes};

@@ -1,14 +1,22 @@
 //! The evaluator on a world in memory. Every evaluation of these tests is run in three ways that must
 //! agree: plain, specialised, and cloned at each question.
 
-mod random;
 
-use crate::model::{Action, Event};
+
+mod open_cases;
+mod random;
+mod situations;
+
+
+use crate::model::{Action, Event, ResolveNames};
+use crate::rules::ask::Ask;
+use crate::rules::compile::{Accounts, CompileOptions, SourceFile, compile};
 use crate::rules::eval::{EvalConfig, Evaluation, Note, Step};
 use crate::rules::memory_world::{MemoryDevice, MemoryWorld};
-use crate::rules::outcome::Outcome;
+use crate::rules::outcome::{Outcome, RunItem};
 use crate::rules::program::RuleSet;
 use crate::rules::specialise::{Kind, Specialised};
+use bstr::ByteSlice;
 use std::sync::Arc;
 
 /// All that an outcome says, as text.
@@ -77,6 +85,80 @@ fn evaluate_all_ways(
     (outcome, notes)
 }
 
+/// What most tests want to look at.
+struct Seen {
+    outcome: Outcome,
+    notes: Vec<Note>,
+    asked: Vec<Ask>,
+}
+
+impl Seen {
+    fn env(&self, name: &str) -> Option<String> {
+        self.outcome.event.properties.get(name).map(|v| v.to_str_lossy().into_owned())
+    }
+
+    fn is_set(&self, name: &str) -> bool {
+        self.env(name).is_some()
+    }
+
+    /// Those of these properties that are set.
+    fn set<'n>(&self, names: &[&'n str]) -> Vec<&'n str> {
+        names.iter().copied().filter(|n| self.is_set(n)).collect()
+    }
+
+    fn links(&self) -> Vec<String> {
+        self.outcome.event.links.iter().map(|l| l.to_str_lossy().into_owned()).collect()
+    }
+
+    fn tags(&self) -> Vec<String> {
+        self.outcome.event.tags.current.iter().map(|t| t.to_string()).collect()
+    }
+
+    fn run(&self) -> Vec<String> {
+        let text = |item: &RunItem| match item {
+            RunItem::Program(command) | RunItem::Builtin(_, command) => command.to_string(),
+        };
+        self.outcome.run.iter().map(text).collect()
+    }
+
+    fn times_asked(&self, wanted: impl Fn(&Ask) -> bool) -> usize {
+        self.asked.iter().filter(|ask| wanted(ask)).count()
+    }
+}
+
+/// Evaluates rules text.
+fn run_with(rules: &str, event: &Event, world: &MemoryWorld, config: &EvalConfig) -> Seen {
+    let mut world = world.clone();
+    let (outcome, notes) = evaluate_all_ways(compiled(&[rules]), event, &mut world, config);
+    Seen { outcome, notes, asked: world.asked }
+}
+
+fn run(rules: &str, event: &Event, world: &MemoryWorld) -> Seen {
+    run_with(rules, event, world, &EvalConfig { strict_names: true, ..EvalConfig::default() })
+}
+
+/// Nobody has an account, so that names are asked for.
+struct NoAccounts;
+
+impl Accounts for NoAccounts {
+    fn user(&self, _name: &[u8]) -> Option<u32> {
+        None
+    }
+
+    fn group(&self, _name: &[u8]) -> Option<u32> {
+        None
+    }
+}
+
+fn compiled(files: &[&str]) -> Arc<RuleSet> {
+    let files: Vec<SourceFile> = (0..)
+        .zip(files)
+        .map(|(i, text)| SourceFile { path: format!("{i}.rules").into(), content: text.as_bytes().to_vec() })
+        .collect();
+    let options = CompileOptions { resolve_names: ResolveNames::Late, accounts: &NoAccounts };
+    Arc::new(compile(&files, &options).rules)
+}
+
 /// A virtual device without parents.
 fn null() -> Event {
     let properties = [("MAJOR", "1"), ("MINOR", "3"), ("DEVNAME", "/dev/null"), ("DEVMODE", "0666")];
@@ -88,9 +170,19 @@ const SCSI: &str = "/devices/pci0000:00/0000:00:1f.2/host0/target0:0:0/0:0:0:0";
 const SDA: &str = "/devices/pci0000:00/0000:00:1f.2/host0/target0:0:0/0:0:0:0/block/sda";
 const SDA1: &str = "/devices/pci0000:00/0000:00:1f.2/host0/target0:0:0/0:0:0:0/block/sda/sda1";
 
+fn sda() -> Event {
+    let properties = [("MAJOR", "8"), ("MINOR", "0"), ("DEVNAME", "/dev/sda"), ("DEVTYPE", "disk")];
+    crate::rules::memory_world::event(Action::Add, SDA, "block", &properties)
+}
+
 fn sda1() -> Event {
     let properties = [("MAJOR", "8"), ("MINOR", "1"), ("DEVNAME", "/dev/sda1"), ("DEVTYPE", "partition")];
     crate::rules::memory_world::event(Action::Add, SDA1, "block", &properties)
+}
+
+fn veth() -> Event {
+    let properties = [("INTERFACE", "veth0"), ("IFINDEX", "7")];
+    crate::rules::memory_world::event(Action::Add, "/devices/virtual/net/veth0", "net", &properties)
 }
 
 /// A SCSI disk with a partition, its host, and a few virtual devices.
@@ -118,10 +210,8 @@ fn machine() -> MemoryWorld {
     disk.properties = [("DEVNAME", "/dev/sda"), ("DEVTYPE", "disk"), ("PARENT_A", "1"), ("OTHER", "2")]
         .into_iter()
         .collect();
-    let part =
-        MemoryDevice::new(SDA1, "block", &[("size", "10\n"), ("test:colon+plus", "?\n"), ("empty", "\n")]);
-    let eth =
-        MemoryDevice::new("/devices/pci0000:00/eth/net/eth0", "net", &[("address", "00:11:22:33:44:55\n")]);
+    let part = MemoryDevice::new(SDA1, "block", &[("size", "10\n"), ("test:colon+plus", "?\n"), ("empty", "\n")]);
+    let eth = MemoryDevice::new("/devices/pci0000:00/eth/net/eth0", "net", &[("address", "00:11:22:33:44:55\n")]);
     let dmi = MemoryDevice::new("/devices/virtual/dmi/id", "dmi", &[("product_name", "Virtual Thing\n")]);
     let null = MemoryDevice::new("/devices/virtual/mem/null", "mem", &[("dev", "1:3\n")]);
     let veth = MemoryDevice::new("/devices/virtual/net/veth0", "net", &[("address", "0a:00:00:00:00:01\n")]);

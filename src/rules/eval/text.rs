@@ -1,7 +1,6 @@
 //! Texts that rules import or name: lines of programs and files, the kernel command line, symlink
-//! paths, names of kernel parameters, modes and ids.
+//! paths, names of kernel parameters and devices.
 
-use crate::model::device::parse_u32;
 use crate::rules::sanitise::trim;
 use crate::rules::subst::is_blank;
 use bstr::{BStr, BString, ByteSlice};
@@ -129,27 +128,6 @@ pub(super) fn sysctl_name(name: &[u8]) -> Option<BString> {
     plain.then(|| path.into())
 }
 
-/// Octal digits up to 07777, blanks in front allowed (rules.md 8.7).
-pub(super) fn parse_mode(text: &[u8]) -> Option<u32> {
-    let start = text.iter().position(|b| !is_blank(*b))?;
-    let digits = &text[start..];
-    if !digits.iter().all(|b| matches!(b, b'0'..=b'7')) {
-        return None;
-    }
-    digits.iter().try_fold(0u32, |mode, b| {
-        let mode = mode * 8 + u32::from(b - b'0');
-        (mode <= 0o7777).then_some(mode)
-    })
-}
-
-/// A user or group by number (rules.md 8.6): what is not one is a name.
-pub(super) fn parse_id(text: &[u8]) -> Option<u32> {
-    if text.len() > 1 && text.starts_with(b"0") {
-        return None;
-    }
-    parse_u32(text).filter(|id| !matches!(*id, 65535 | u32::MAX))
-}
-
 /// The parts of `[subsystem/sysname]attr` or `[subsystem/sysname]/attr`.
 pub(super) fn named_attr(text: &[u8]) -> Option<(&BStr, &BStr, &BStr)> {
     let (device, attr) = text.strip_prefix(b"[")?.split_once_str("]")?;
@@ -232,28 +210,6 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(sysctl_name(name.as_bytes()), path.map(BString::from), "{name}");
-        }
-    }
-
-    #[test]
-    fn numbers_of_owners_and_modes() {
-        for (text, id) in
-            [("0", Some(0)), ("12", Some(12)), ("01", None), ("65535", None), ("-1", None), ("", None)]
-        {
-            assert_eq!(parse_id(text.as_bytes()), id, "{text}");
-        }
-        for (text, mode) in [
-            ("0644", Some(0o644)),
-            ("  7777", Some(0o7777)),
-            ("0000", Some(0)),
-            ("10000", None),
-            ("9x", None),
-            ("+6", None),
-            ("", None),
-            ("  ", None),
-            ("000000000000000000000000000000000660", Some(0o660)),
-        ] {
-            assert_eq!(parse_mode(text.as_bytes()), mode, "{text}");
         }
     }
 
