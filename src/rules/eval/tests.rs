@@ -1,12 +1,9 @@
 //! The evaluator on a world in memory. Every evaluation of these tests is run in three ways that must
 //! agree: plain, specialised, and cloned at each question.
 
-
-
 mod open_cases;
 mod random;
 mod situations;
-
 
 use crate::model::{Action, Event, ResolveNames};
 use crate::rules::ask::Ask;
@@ -210,8 +207,10 @@ fn machine() -> MemoryWorld {
     disk.properties = [("DEVNAME", "/dev/sda"), ("DEVTYPE", "disk"), ("PARENT_A", "1"), ("OTHER", "2")]
         .into_iter()
         .collect();
-    let part = MemoryDevice::new(SDA1, "block", &[("size", "10\n"), ("test:colon+plus", "?\n"), ("empty", "\n")]);
-    let eth = MemoryDevice::new("/devices/pci0000:00/eth/net/eth0", "net", &[("address", "00:11:22:33:44:55\n")]);
+    let part =
+        MemoryDevice::new(SDA1, "block", &[("size", "10\n"), ("test:colon+plus", "?\n"), ("empty", "\n")]);
+    let eth =
+        MemoryDevice::new("/devices/pci0000:00/eth/net/eth0", "net", &[("address", "00:11:22:33:44:55\n")]);
     let dmi = MemoryDevice::new("/devices/virtual/dmi/id", "dmi", &[("product_name", "Virtual Thing\n")]);
     let null = MemoryDevice::new("/devices/virtual/mem/null", "mem", &[("dev", "1:3\n")]);
     let veth = MemoryDevice::new("/devices/virtual/net/veth0", "net", &[("address", "0a:00:00:00:00:01\n")]);

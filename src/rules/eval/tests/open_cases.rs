@@ -113,7 +113,8 @@ ENV{CURRENT}="$env{CURRENT_TAGS}", ENV{ALL}="$env{TAGS}"
 
 #[test]
 fn o07_order_of_run() {
-    let first = "RUN+=\"/t/log a\"\nRUN+=\"/t/log b\"\nRUN{builtin}+=\"kmod load none-such\"\nRUN+=\"/t/log c\"\n";
+    let first =
+        "RUN+=\"/t/log a\"\nRUN+=\"/t/log b\"\nRUN{builtin}+=\"kmod load none-such\"\nRUN+=\"/t/log c\"\n";
     let all = ["/t/log a", "/t/log b", "kmod load none-such", "/t/log c"];
     assert_eq!(run(first, &null(), &machine()).run(), all);
     let rules = format!("{first}RUN=\"/t/log z\"\n");

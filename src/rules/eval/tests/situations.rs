@@ -9,7 +9,8 @@ use crate::rules::outcome::Watch;
 
 /// Which of these conditions hold on an event: each is the only match of its line.
 fn holding<'c>(conditions: &[&'c str], event: &Event, world: &MemoryWorld) -> Vec<&'c str> {
-    let rules: String = conditions.iter().enumerate().map(|(i, c)| format!("{c}, ENV{{C{i}}}=\"1\"\n")).collect();
+    let rules: String =
+        conditions.iter().enumerate().map(|(i, c)| format!("{c}, ENV{{C{i}}}=\"1\"\n")).collect();
     let seen = run(&rules, event, world);
     assert_eq!(seen.outcome.failure, None);
     conditions.iter().enumerate().filter(|(i, _)| seen.is_set(&format!("C{i}"))).map(|(_, c)| *c).collect()
@@ -53,7 +54,9 @@ fn s04_all_parent_matches_hold_on_one_device() {
     check(
         &sda1(),
         &machine(),
-        &[r#"SUBSYSTEMS=="scsi", KERNELS=="0:0:0:0", DRIVERS=="sd", ATTRS{vendor}=="ATA", ATTRS{queue_depth}=="1""#],
+        &[
+            r#"SUBSYSTEMS=="scsi", KERNELS=="0:0:0:0", DRIVERS=="sd", ATTRS{vendor}=="ATA", ATTRS{queue_depth}=="1""#,
+        ],
         &[
             r#"SUBSYSTEMS=="scsi", ATTRS{vendor}=="ATA", ATTRS{queue_depth}=="3""#,
             r#"SUBSYSTEMS=="scsi", DRIVERS=="ahci""#,
@@ -89,10 +92,7 @@ fn s09_s13_characters_of_symlinks() {
     assert_eq!(links("SYMLINK=\"a?b;c%%d'e/f\""), ["a_b_c_d_e/f"]);
     assert_eq!(links("OPTIONS=\"string_escape=replace\", SYMLINK=\"a   b\""), ["a___b"]);
     assert_eq!(links("SYMLINK=\"x-%E{P}-y $env{Q}\""), ["x-one_two-y", "lead/____x"]);
-    assert_eq!(
-        links("OPTIONS=\"string_escape=replace\", ENV{R}=\"a/b\", SYMLINK=\"%E{R}\""),
-        ["a_b"]
-    );
+    assert_eq!(links("OPTIONS=\"string_escape=replace\", ENV{R}=\"a/b\", SYMLINK=\"%E{R}\""), ["a_b"]);
     assert_eq!(links("ENV{R}=\"a/b\"\nSYMLINK=\"%E{R}\""), ["a/b"]);
     assert_eq!(links("OPTIONS=\"string_escape=none\", SYMLINK=\"a;b %E{P}\""), ["a;b", "one", "two"]);
     // the mode lasts for one line
@@ -303,7 +303,11 @@ fn s41_s45_the_walk_over_parents() {
         &[r#"SUBSYSTEMS=="scsi", KERNEL=="0:0:0:0""#, r#"SUBSYSTEMS=="bus""#, r#"TAG=="disktag""#],
     );
     check(&null(), &machine(), &[r#"ATTRS{dev}=="1:3""#, r#"SUBSYSTEMS=="mem""#], &[r#"SUBSYSTEMS=="pci""#]);
-    let seen = run("SUBSYSTEMS==\"scsi\", ENV{A}=\"$id $driver %s{driver}\"\nSUBSYSTEMS==\"pci\", ENV{B}=\"$attr{driver}\"", &sda(), &machine());
+    let seen = run(
+        "SUBSYSTEMS==\"scsi\", ENV{A}=\"$id $driver %s{driver}\"\nSUBSYSTEMS==\"pci\", ENV{B}=\"$attr{driver}\"",
+        &sda(),
+        &machine(),
+    );
     assert_eq!(seen.env("A").as_deref(), Some("0:0:0:0 sd sd"));
     assert_eq!(seen.env("B").as_deref(), Some("ahci"));
 }
@@ -363,7 +367,8 @@ fn s46_s49_alternatives() {
 
 #[test]
 fn s50_tags_are_checked() {
-    let seen = run("TAG+=\"\", TAG+=\"a.b\", TAG+=\"a/b\", TAG+=\"$env{U}\", TAG+=\"good_-1\"", &sda(), &machine());
+    let seen =
+        run("TAG+=\"\", TAG+=\"a.b\", TAG+=\"a/b\", TAG+=\"$env{U}\", TAG+=\"good_-1\"", &sda(), &machine());
     assert_eq!(seen.tags(), ["good_-1"]);
     assert_eq!(seen.outcome.event.tags.sticky.len(), 1);
 }
@@ -444,7 +449,7 @@ fn s60_s61_tests_and_attributes_of_other_devices() {
             r#"ATTR{[net/eth0]address}=="00:11:*""#,
             r#"ATTR{[net/eth0]/address}=="00:11:*""#,
             r#"ATTR{[net/eth0]none}=="""#,
-r#"ATTR{queue/nr_requests}=="128""#,
+            r#"ATTR{queue/nr_requests}=="128""#,
         ],
         &[
             r#"TEST=="[net/eth1]""#,
@@ -533,7 +538,8 @@ fn a_value_that_no_record_can_hold_is_left_out_and_the_line_goes_on() {
 #[test]
 fn limits_of_values() {
     let (fits, too_long) = ("x".repeat(511), "x".repeat(512));
-    let seen = run(&format!("ENV{{A}}=\"{fits}\"\nENV{{B}}=\"{too_long}\"\nENV{{A}}+=\"y\""), &null(), &machine());
+    let seen =
+        run(&format!("ENV{{A}}=\"{fits}\"\nENV{{B}}=\"{too_long}\"\nENV{{A}}+=\"y\""), &null(), &machine());
     assert_eq!(seen.env("A").as_deref(), Some(fits.as_str()));
     assert!(!seen.is_set("B"));
     assert_eq!(seen.notes.len(), 2);
@@ -567,7 +573,11 @@ fn imports_from_the_old_state() {
     let mut event = sda();
     event.properties.set("KERNEL_SAYS", "k");
     let record = Record {
-        properties: vec![("OLD".into(), "o".into()), ("ID_RENAMING".into(), "1".into()), ("DEVTYPE".into(), "r".into())],
+        properties: vec![
+            ("OLD".into(), "o".into()),
+            ("ID_RENAMING".into(), "1".into()),
+            ("DEVTYPE".into(), "r".into()),
+        ],
         links: ["a", "b"].into_iter().collect(),
         usec_initialized: Some(12),
         ..Record::default()
@@ -664,7 +674,8 @@ ATTR{size}=="55", ENV{C}="1"
         &machine(),
     );
     assert_eq!(seen.set(&["A", "B", "C"]), ["A", "B", "C"]);
-    let asked = |wanted: &str| seen.times_asked(|ask| matches!(ask, Ask::Attr { name, .. } if name == wanted));
+    let asked =
+        |wanted: &str| seen.times_asked(|ask| matches!(ask, Ask::Attr { name, .. } if name == wanted));
     assert_eq!((asked("size"), asked("none")), (2, 1));
 }
 
@@ -707,7 +718,8 @@ fn names_of_interfaces() {
 fn lines_of_an_inactive_class_are_not_looked_at() {
     // dev_parent shows whether a line's parent group was tried
     let tried = |line: &str, event: &Event| {
-        let rules = format!("SUBSYSTEMS==\"scsi\", ENV{{X}}=\"1\"\nSUBSYSTEMS==\"none\", {line}\nENV{{P}}=\"%b\"");
+        let rules =
+            format!("SUBSYSTEMS==\"scsi\", ENV{{X}}=\"1\"\nSUBSYSTEMS==\"none\", {line}\nENV{{P}}=\"%b\"");
         run(&rules, event, &machine()).env("P").is_none()
     };
     let mut scsi = crate::rules::memory_world::event(Action::Add, SCSI, "scsi", &[]);
@@ -752,7 +764,11 @@ fn options() {
 
 #[test]
 fn a_dump_tells_the_state_before_the_assignments_of_its_line() {
-    let seen = run("ENV{A}=\"1\", SYMLINK+=\"l1\"\nENV{B}=\"1\", OPTIONS=\"dump\", OPTIONS=\"dump-json\"", &sda(), &machine());
+    let seen = run(
+        "ENV{A}=\"1\", SYMLINK+=\"l1\"\nENV{B}=\"1\", OPTIONS=\"dump\", OPTIONS=\"dump-json\"",
+        &sda(),
+        &machine(),
+    );
     assert_eq!(seen.notes.len(), 2);
     assert!(seen.notes[0].text.contains("A=1") && seen.notes[0].text.contains("symlinks: l1"));
     assert!(!seen.notes[0].text.contains("B=1"));
@@ -810,7 +826,11 @@ fn a_driver_that_the_message_does_not_name_is_asked_for_once() {
 
 #[test]
 fn an_event_that_no_rule_touches_asks_nothing() {
-    let seen = run("SUBSYSTEM==\"usb\", ATTR{x}==\"1\", TAG+=\"a\"\nKERNEL==\"sd*\", ENV{A}=\"1\"", &null(), &machine());
+    let seen = run(
+        "SUBSYSTEM==\"usb\", ATTR{x}==\"1\", TAG+=\"a\"\nKERNEL==\"sd*\", ENV{A}=\"1\"",
+        &null(),
+        &machine(),
+    );
     assert!(seen.asked.is_empty());
     let rules = compiled(&["SUBSYSTEM!=\"usb\", GOTO=\"end\"\nENV{A}=\"1\"\nENV{B}=\"1\"\nLABEL=\"end\"\n"]);
     assert_eq!(Specialised::new(rules, Kind::of(&null())).size(), (0, 0));
