@@ -1,1 +1,217 @@
+//! Performs the effects of jobs on files, nodes, interfaces and listeners.
+//!
+//! Must stay true: each failed operation gives one line with verb, object and reason, and the job is
+//! told; nothing in here waits.
 
+use super::task::{Fact, Need, World};
+use crate::engine::JobId;
+use crate::links::{Lookup, Table, request};
+use crate::model::effect::{Done, Effect};
+use crate::model::{Errno, Event, IfIndex, announcement};
+use crate::sys::netlink;
+use crate::world::nodes::{self, DiskLock};
+use bstr::BString;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+/// The netlink group of udev's listeners (interop.md section 2).
+const UDEV_GROUP: u32 = 2;
+
+impl World {
+    /// Tries an effect; see [`super::task`].
+    pub(super) fn perform(
+        &mut self,
+        links: &mut Table,
+        job: JobId,
+        event: &Event,
+        effect: &Effect,
+        facts: &[Fact],
+    ) -> Result<Done, Need> {
+        let device = &event.device.devpath;
+        Ok(match effect {
+            Effect::LockDisk { device, devnode } => self.lock_disk(job, device, devnode),
+            Effect::UnlockDisk => {
+                self.locks.remove(&job);
+                Done::Ok
+            }
+            Effect::SetReadOnly { devnode, devnum } => {
+                done(format_args!("cannot set {devnode} read-only"), nodes::set_read_only(&self.roots, devnode, *devnum))
+            }
+            Effect::ReadRecord { id } => match self.database.read_record(id) {
+                Ok(record) => Done::Record(record.map(Arc::new)),
+                Err(error) => failed(format_args!("{device}: cannot read the record {id}"), error),
+            },
+            Effect::WriteRecord { id, record, sticky, keep_empty } => {
+                let result = self.database.write_record(id, record, *sticky, *keep_empty);
+                io_done(format_args!("{device}: cannot write the record {id}"), result)
+            }
+            Effect::RemoveRecord { id } => {
+                io_done(format_args!("{device}: cannot remove the record {id}"), self.database.remove_record(id))
+            }
+            Effect::AddTags { id, tags } => {
+                io_done(format_args!("{device}: cannot write the tag index"), self.database.add_tags(id, tags))
+            }
+            Effect::RemoveTags { id, tags } => {
+                io_done(format_args!("{device}: cannot clean the tag index"), self.database.remove_tags(id, tags))
+            }
+            Effect::DropWatch { .. } | Effect::AddWatch { .. } => unreachable!("the loop owns the watches"),
+            Effect::Rename { ifindex, from, to } => rename(links, *ifindex, from, to, facts)?,
+            Effect::AddAltNames { ifindex, name, alt_names } => {
+                add_alt_names(links, *ifindex, name, alt_names, facts)?
+            }
+            Effect::Node(change) => {
+                let devnode = &change.devnode;
+                done(format_args!("{device}: cannot set up {devnode}"), nodes::apply_node(&self.roots, change))
+            }
+            Effect::Links { id, devnode, priority, release, claim } => {
+                // An error on one symlink does not keep the others.
+                for error in self.claims.apply(id, devnode, *priority, release, claim) {
+                    log::warn!("{device}: {error}");
+                }
+                Done::Ok
+            }
+            Effect::NumberLink { block, devnum, devnode, present } => {
+                let result = match present {
+                    true => self.claims.set_number_link(*block, *devnum, devnode),
+                    false => self.claims.remove_number_link(*block, *devnum),
+                };
+                match result {
+                    Ok(()) => Done::Ok,
+                    Err(error) => {
+                        log::error!("{device}: {error}");
+                        Done::Failed(error.errno())
+                    }
+                }
+            }
+            Effect::Announce { properties, tags } => {
+                self.datagram.clear();
+                announcement::build_into(&mut self.datagram, properties, tags);
+                self.announce(device)
+            }
+        })
+    }
+
+    fn lock_disk(&mut self, job: JobId, device: &BString, devnode: &BString) -> Done {
+        match nodes::lock_disk(&self.roots, &self.sysfs, device, devnode) {
+            Ok(DiskLock::Held(lock)) => {
+                self.locks.insert(job, lock);
+                Done::Ok
+            }
+            Ok(DiskLock::NotNeeded) => Done::Ok,
+            Ok(DiskLock::Busy) => Done::Busy,
+            Err(errno) => {
+                log::error!("{device}: cannot lock its disk: {errno}");
+                Done::Failed(errno)
+            }
+        }
+    }
+
+    fn announce(&mut self, device: &BString) -> Done {
+        let Some(socket) = &self.announcer else { return Done::Ok };
+        let (header, body) = self.datagram.split_at(announcement::HEADER_LEN.min(self.datagram.len()));
+        match netlink::multicast(socket.as_fd(), UDEV_GROUP, [header, body]) {
+            Ok(()) => Done::Ok,
+            Err(error) => failed(format_args!("{device}: cannot announce the event"), error),
+        }
+    }
+}
+
+fn done(what: std::fmt::Arguments, result: Result<(), Errno>) -> Done {
+    match result {
+        Ok(()) => Done::Ok,
+        Err(errno) => {
+            log::error!("{what}: {errno}");
+            Done::Failed(errno)
+        }
+    }
+}
+
+fn io_done(what: std::fmt::Arguments, result: io::Result<()>) -> Done {
+    match result {
+        Ok(()) => Done::Ok,
+        Err(error) => failed(what, error),
+    }
+}
+
+fn failed(what: std::fmt::Arguments, error: io::Error) -> Done {
+    log::error!("{what}: {error}");
+    Done::Failed(Errno::of(&error))
+}
+
+/// The replies of the kernel among the facts, in order.
+fn replies(facts: &[Fact]) -> Vec<Result<(), Errno>> {
+    facts.iter().filter_map(|f| if let Fact::Rtnl(result) = f { Some(*result) } else { None }).collect()
+}
+
+/// Renames an interface. The kernel says EEXIST also when the name is one of the interface's own
+/// alternative names; then that one is taken away first and restored should the rename fail again
+/// (rules.md 9.4). Whether it is one is asked of a fresh row only then.
+fn rename(links: &Table, ifindex: IfIndex, from: &BString, to: &BString, facts: &[Fact]) -> Result<Done, Need> {
+    let set_name = || Need::Rtnl(request::set_name(ifindex, to, 0));
+    let own_name = || [to.clone()];
+    let refreshed = facts.contains(&Fact::Link);
+    match replies(facts)[..] {
+        [] => Err(set_name()),
+        [Err(Errno(libc::EEXIST))] if !refreshed => Err(Need::FreshLink { ifindex, statistics: false }),
+        [Err(Errno(libc::EEXIST))] => match links.lookup(ifindex) {
+            Lookup::Known(link) if link.alt_names().iter().any(|n| n == to) => {
+                Err(Need::Rtnl(request::remove_alt_names(ifindex, &own_name(), 0)))
+            }
+            _ => Ok(Done::Failed(Errno(libc::EEXIST))),
+        },
+        [Ok(())] | [_, Ok(()), Ok(())] => {
+            log::debug!("renamed {from} to {to}");
+            Ok(Done::Ok)
+        }
+        [Err(errno)] | [_, Err(errno)] | [_, _, Err(errno), _, ..] => Ok(Done::Failed(errno)),
+        [_, Ok(())] => Err(set_name()),
+        [_, Ok(()), Err(_)] => Err(Need::Rtnl(request::add_alt_names(ifindex, &own_name(), 0))),
+        _ => Ok(Done::Ok),
+    }
+}
+
+/// Adds alternative names that the interface does not have: all in one request; where one belongs to
+/// another interface, each by itself (builtins.md 2.4). Failures are only logged.
+fn add_alt_names(
+    links: &Table,
+    ifindex: IfIndex,
+    name: &BString,
+    wanted: &[BString],
+    facts: &[Fact],
+) -> Result<Done, Need> {
+    let present = |name: &BString| match links.lookup(ifindex) {
+        Lookup::Known(link) => link.alt_names().contains(name),
+        _ => false,
+    };
+    let mut names: Vec<BString> = wanted.iter().filter(|n| *n != name).cloned().collect();
+    names.sort();
+    names.dedup();
+    let add = |names: &[BString]| Err(Need::Rtnl(request::add_alt_names(ifindex, names, 0)));
+    let log = |names: &[BString], errno: Errno| {
+        log::warn!("cannot give {name} the names {names:?}: {errno}");
+    };
+    match replies(facts)[..] {
+        [] => {
+            names.retain(|n| !present(n));
+            if names.is_empty() { Ok(Done::Ok) } else { add(&names) }
+        }
+        [Ok(()), ..] => Ok(Done::Ok),
+        [Err(Errno(libc::EEXIST)), ref single @ ..] => {
+            let tried = names.get(single.len().wrapping_sub(1));
+            if let (Some(Err(errno)), Some(tried)) = (single.last(), tried)
+                && !present(tried)
+            {
+                log(std::slice::from_ref(tried), *errno);
+            }
+            match names.get(single.len()) {
+                Some(next) => add(std::slice::from_ref(next)),
+                None => Ok(Done::Ok),
+            }
+        }
+        [Err(errno), ..] => {
+            log(&names, errno);
+            Ok(Done::Ok)
+        }
+    }
+}

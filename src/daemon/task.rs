@@ -1,14 +1,426 @@
-use crate::builtin::Builtins;
-use crate::world::{Roots, claims_dir::ClaimsDir, database, database::Database};
+//! What a job wants, done with files, link table and builtins: a [`Task`] is *tried* and either gives
+//! its reply or the first [`Need`] that nothing here can meet without waiting. Once the need is met
+//! the same task is tried again with one [`Fact`] more. So all waiting has one form, whoever waits for
+//! what, and a task that is dropped needs no undoing.
+//!
+//! Must stay true: a try does nothing that a second try must not do again, but for its last step;
+//! nothing in here waits.
+
+use crate::builtin::{self, Builtins};
+use crate::engine::{Input, JobId};
+use crate::helper::operations::{Operation, Reply as HelperReply};
+use crate::links::{self, Exists, LinkAttr, Mark, Refresh, Table};
+use crate::model::command::split_command;
+use crate::model::effect::Effect;
+use crate::model::{Action, Errno, Event, IfIndex};
+use crate::rules::ask::{Attr, BuiltinName, BuiltinResult, Exit, ParentDevice, ParentState, Subject};
+use crate::rules::outcome::RunItem;
+use crate::rules::{Answer, Ask};
+use crate::world::Roots;
+use crate::world::accounts::Accounts;
+use crate::world::claims_dir::ClaimsDir;
+use crate::world::constants::Constants;
+use crate::world::database::{self, Database};
+use crate::world::files::Files;
+use crate::world::sysfs::Sysfs;
+use bstr::BString;
+use std::collections::{HashMap, HashSet};
+use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What one job wants done.
+#[derive(Clone, Debug)]
+pub enum Task {
+    Ask(Ask),
+    Effect(Effect),
+    Run(RunItem),
+}
+
+/// What a task cannot have without waiting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// The row of a link that the table does not know (yet).
+    Link(IfIndex),
+    /// A row no older than now.
+    FreshLink { ifindex: IfIndex, statistics: bool },
+    /// A child.
+    Program { command: BString, capture: bool },
+    Helper(Operation),
+    /// An rtnetlink request; its sequence number is filled in by who sends it.
+    Rtnl(Vec<u8>),
+}
+
+/// How a need was met.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fact {
+    /// The table was told of the link, or will not be.
+    Link,
+    Exit(Exit),
+    Helper(HelperReply),
+    Rtnl(Result<(), Errno>),
+}
+
+/// An attribute that once took longer than this is from then on read by a helper.
+const SLOW: Duration = Duration::from_millis(5);
+
+/// Attributes remembered as slow at most.
+const SLOW_MAX: usize = 1024;
+
+/// What is remembered of a job while it asks.
+#[derive(Default)]
+struct Memory {
+    /// Rows of links must be this fresh for the columns that change silently.
+    mark: Option<Mark>,
+    parents: Option<Arc<[ParentDevice]>>,
+}
+
+/// A task that waits for a need.
+pub(super) struct Pending {
+    pub task: Task,
+    pub facts: Vec<Fact>,
+}
+
+/// All that tasks are done with.
 pub struct World {
+    pub roots: Roots,
+    pub sysfs: Sysfs,
+    pub files: Files,
+    pub constants: Constants,
+    pub accounts: Accounts,
     pub builtins: Builtins,
     pub database: Database,
     pub claims: ClaimsDir,
+    /// Sends to listeners; None where nobody can listen, as when events come from a file.
+    pub announcer: Option<OwnedFd>,
+    /// Locks of disks held for jobs.
+    pub(super) locks: HashMap<JobId, OwnedFd>,
+    /// The announcement being built.
+    pub(super) datagram: Vec<u8>,
+    /// Tasks that wait, one for each job at most.
+    pub(super) pending: HashMap<JobId, Pending>,
+    memories: HashMap<JobId, Memory>,
+    /// (subsystem, attribute) that took longer than [`SLOW`] once.
+    slow: HashSet<(BString, BString)>,
 }
+
 impl World {
-    pub fn open(roots: &Roots, builtins: Builtins, _a: Option<OwnedFd>) -> std::io::Result<World> {
+    /// The world of a daemon at its start: opens `/run/udev` and takes over the claims there.
+    pub fn open(roots: &Roots, builtins: Builtins, announcer: Option<OwnedFd>) -> io::Result<World> {
         let udev = database::open_udev_dir(&roots.run)?;
-        Ok(World { builtins, database: Database::open(&udev)?, claims: ClaimsDir::open(&roots.dev, &udev)? })
+        let sysfs = Sysfs::new(roots);
+        let database = Database::open(&udev)?;
+        let mut claims = ClaimsDir::open(&roots.dev, &udev)?;
+        for error in claims.load(database.records(), &sysfs)? {
+            log::warn!("{error}");
+        }
+        Ok(World {
+            files: Files::new(roots),
+            constants: Constants::new(roots),
+            accounts: Accounts::new(roots),
+            roots: roots.clone(),
+            sysfs,
+            builtins,
+            database,
+            claims,
+            announcer,
+            locks: HashMap::new(),
+            datagram: Vec::new(),
+            pending: HashMap::new(),
+            memories: HashMap::new(),
+            slow: HashSet::new(),
+        })
     }
+
+    /// Tries a task.
+    pub(super) fn attempt(
+        &mut self,
+        links: &mut Table,
+        job: JobId,
+        event: &Event,
+        task: &Task,
+        facts: &[Fact],
+    ) -> Result<Input, Need> {
+        match task {
+            Task::Ask(ask) => {
+                self.answer(links, job, event, ask, facts).map(|answer| Input::Answer { job, answer })
+            }
+            Task::Effect(effect) => {
+                self.perform(links, job, event, effect, facts).map(|done| Input::Performed { job, done })
+            }
+            Task::Run(item) => self.run(links, event, item, facts).map(|()| Input::Ran { job }),
+        }
+    }
+
+    /// The job announces its event: nothing is remembered of it from here on.
+    pub(super) fn forget(&mut self, job: JobId) {
+        self.memories.remove(&job);
+    }
+
+    fn answer(
+        &mut self,
+        links: &mut Table,
+        job: JobId,
+        event: &Event,
+        ask: &Ask,
+        facts: &[Fact],
+    ) -> Result<Answer, Need> {
+        let devpath = &event.device.devpath;
+        Ok(match ask {
+            Ask::Parents => Answer::Parents(self.parents(job, event)),
+            Ask::Driver => Answer::Text(Ok(self.driver(event))),
+            Ask::Attr { subject, name } => Answer::Attr(self.attr(links, job, event, subject, name, facts)?),
+            Ask::ParentState(index) => Answer::Parent(Arc::new(self.parent_state(job, event, *index))),
+            Ask::Mode { path } => Answer::Mode(self.mode(links, event, path, facts)?),
+            Ask::Sysctl { name } => Answer::Text(self.files.sysctl_read(name)),
+            Ask::File { path } => Answer::Text(self.files.file(path)),
+            Ask::CommandLine => Answer::Text(self.files.command_line(&self.constants)),
+            Ask::Constant(constant) => {
+                Answer::Text(Ok(self.constants.get(*constant).map(BString::from)))
+            }
+            Ask::User { name } => Answer::Id(self.accounts.user(name)),
+            Ask::Group { name } => Answer::Id(self.accounts.group(name)),
+            Ask::WriteAttr { target, value } => {
+                let write = |path| Operation::WriteAttr { path, value: value.clone() };
+                let target_path = self.files.write_attr_target(devpath, target);
+                written(format_args!("{devpath}: attribute {target:?}"), target_path.map(write), facts)?
+            }
+            Ask::WriteSysctl { name, value } => {
+                let write = |path| Operation::WriteSysctl { path, value: value.clone() };
+                let target_path = self.files.sysctl_target(name);
+                written(format_args!("{devpath}: sysctl {name:?}"), target_path.map(write), facts)?
+            }
+            Ask::Run { command } => match facts.first() {
+                Some(Fact::Exit(exit)) => Answer::Exit(exit.clone()),
+                _ => return Err(Need::Program { command: command.clone(), capture: true }),
+            },
+            Ask::Builtin { builtin, command } => Answer::Builtin(self.builtin(links, event, *builtin, command, facts)?),
+        })
+    }
+
+    fn run(&mut self, links: &Table, event: &Event, item: &RunItem, facts: &[Fact]) -> Result<(), Need> {
+        match item {
+            RunItem::Program(command) => match facts.first() {
+                Some(Fact::Exit(exit)) => {
+                    if !exit.success {
+                        let device = &event.device.devpath;
+                        log::warn!("{} {device} (SEQNUM={}): RUN {command:?} failed", event.action, event.seqnum);
+                    }
+                    Ok(())
+                }
+                _ => Err(Need::Program { command: command.clone(), capture: false }),
+            },
+            RunItem::Builtin(builtin, command) => {
+                if !self.builtin(links, event, *builtin, command, facts)?.success {
+                    log::debug!("{}: builtin {command:?} failed", event.device.devpath);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn builtin(
+        &mut self,
+        links: &Table,
+        event: &Event,
+        builtin: BuiltinName,
+        command: &BString,
+        facts: &[Fact],
+    ) -> Result<BuiltinResult, Need> {
+        let argv: Vec<BString> = split_command(command);
+        let facts: Vec<builtin::Fact> = facts.iter().filter_map(builtin_fact).collect();
+        let call = builtin::Call { builtin, argv: &argv, event, facts: &facts, dry: false };
+        match self.builtins.run(&call, &self.sysfs, links) {
+            builtin::Tried::Done(result) => Ok(result),
+            builtin::Tried::Need(need) => Err(match need {
+                builtin::Need::Link(ifindex) => Need::Link(ifindex),
+                builtin::Need::FreshLink(ifindex) => Need::FreshLink { ifindex, statistics: false },
+                builtin::Need::Driver { ifname } => Need::Helper(Operation::Driver { ifname }),
+                builtin::Need::Rtnl(message) => Need::Rtnl(message),
+                builtin::Need::Write { path, value } => Need::Helper(Operation::WriteAttr { path, value }),
+            }),
+        }
+    }
+
+    fn memory(&mut self, job: JobId) -> &mut Memory {
+        self.memories.entry(job).or_default()
+    }
+
+    fn parents(&mut self, job: JobId, event: &Event) -> Arc<[ParentDevice]> {
+        if let Some(parents) = self.memories.get(&job).and_then(|m| m.parents.clone()) {
+            return parents;
+        }
+        let parents: Arc<[ParentDevice]> = self.sysfs.parents(&event.device.devpath).into();
+        self.memory(job).parents = Some(parents.clone());
+        parents
+    }
+
+    /// Only devices of a bus have a driver; interfaces are of a class, and their folder is not to be
+    /// looked into.
+    fn driver(&self, event: &Event) -> Option<BString> {
+        if event.device.ifindex.is_some() {
+            return None;
+        }
+        self.sysfs.driver(&event.device.devpath)
+    }
+
+    fn parent_state(&mut self, job: JobId, event: &Event, index: u16) -> ParentState {
+        let parents = self.parents(job, event);
+        let Some(parent) = parents.get(usize::from(index)) else { return ParentState::default() };
+        let mut state = ParentState { properties: self.sysfs.properties(&parent.devpath), ..Default::default() };
+        let Some(device) = self.sysfs.device(&parent.devpath) else { return state };
+        let record = device.id().and_then(|id| self.database.read_record(&id).ok().flatten());
+        if let Some(record) = record {
+            for (name, value) in &record.properties {
+                state.properties.set_stored(name, value.clone());
+            }
+            state.tags.sticky = record.tags.clone();
+            state.tags.current = record.current_tags.clone();
+        }
+        state
+    }
+
+    /// devpath and, if it is a network interface of the link table, ifindex of a subject.
+    fn place(
+        &mut self,
+        links: &Table,
+        job: JobId,
+        event: &Event,
+        subject: &Subject,
+    ) -> Option<(BString, BString, Option<IfIndex>)> {
+        let real = self.roots.sys_is_real();
+        match subject {
+            Subject::Event => {
+                let ifindex = event.device.ifindex.filter(|_| real && event.device.subsystem == "net");
+                Some((event.device.devpath.clone(), event.device.subsystem.clone(), ifindex))
+            }
+            Subject::Parent(index) => {
+                let parents = self.parents(job, event);
+                let parent = parents.get(usize::from(*index))?;
+                let link = links.by_name(&parent.sysname).filter(|_| real && parent.subsystem == "net");
+                Some((parent.devpath.clone(), parent.subsystem.clone(), link.map(|l| l.ifindex())))
+            }
+            Subject::Named { subsystem, sysname } => {
+                let link = links.by_name(sysname).filter(|_| real && *subsystem == "net");
+                if let Some(link) = link {
+                    let devpath = [b"/class/net/", sysname.as_slice()].concat();
+                    return Some((devpath.into(), subsystem.clone(), Some(link.ifindex())));
+                }
+                let devpath = self.sysfs.device_of(subsystem, sysname)?;
+                Some((devpath, subsystem.clone(), None))
+            }
+        }
+    }
+
+    fn attr(
+        &mut self,
+        links: &mut Table,
+        job: JobId,
+        event: &Event,
+        subject: &Subject,
+        name: &BString,
+        facts: &[Fact],
+    ) -> Result<Attr, Need> {
+        let Some((devpath, subsystem, ifindex)) = self.place(links, job, event, subject) else {
+            return Ok(Attr::NoDevice);
+        };
+        if let Some(Fact::Helper(reply)) = facts.last() {
+            return Ok(match reply {
+                HelperReply::Text(Ok(Some(text))) => Attr::Value(text.clone()),
+                _ => Attr::Missing,
+            });
+        }
+        let by_helper = |world: &World| {
+            Err(Need::Helper(Operation::ReadAttr { path: world.sysfs.path_of(&devpath, name).into_os_string().into_vec().into() }))
+        };
+        if let Some(ifindex) = ifindex {
+            let mark = self.mark(links, job, event);
+            match links::attr(links, ifindex, name, mark) {
+                LinkAttr::Text(text) => return Ok(Attr::Value(text)),
+                LinkAttr::Missing => return Ok(Attr::Missing),
+                // Whoever asked and still does not know it will not learn it.
+                LinkAttr::Unknown | LinkAttr::NeedsRefresh(_) if facts.len() > 1 => return Ok(Attr::Missing),
+                LinkAttr::Unknown => return Err(Need::Link(ifindex)),
+                LinkAttr::NeedsRefresh(refresh) => {
+                    return Err(Need::FreshLink { ifindex, statistics: refresh == Refresh::Statistics });
+                }
+                LinkAttr::Slow => return by_helper(self),
+                LinkAttr::FromSysfs => {}
+            }
+        }
+        let kind = (subsystem, name.to_owned());
+        if self.slow.contains(&kind) {
+            return by_helper(self);
+        }
+        let start = Instant::now();
+        let value = self.sysfs.attr(&devpath, name);
+        if start.elapsed() > SLOW && self.slow.len() < SLOW_MAX {
+            log::info!("{devpath}: attribute {name:?} took {:?}; a helper reads it from now on", start.elapsed());
+            self.slow.insert(kind);
+        }
+        Ok(value)
+    }
+
+    /// How fresh rows must be for this job. The kernel's own `add` comes before the first message of
+    /// the link, so whatever the table knows then is young enough.
+    fn mark(&mut self, links: &mut Table, job: JobId, event: &Event) -> Mark {
+        let new = event.action == Action::Add && event.properties.get("SYNTH_UUID").is_none();
+        if let Some(mark) = self.memories.get(&job).and_then(|m| m.mark) {
+            return mark;
+        }
+        let mark = if new { Mark::ANY } else { links.mark() };
+        self.memory(job).mark = Some(mark);
+        mark
+    }
+
+    fn mode(
+        &mut self,
+        links: &Table,
+        event: &Event,
+        path: &BString,
+        facts: &[Fact],
+    ) -> Result<Result<Option<u32>, Errno>, Need> {
+        let device = &event.device;
+        let relative = !path.starts_with(b"/") && !path.starts_with(b"[");
+        if let (true, true, Some(ifindex)) = (relative, self.roots.sys_is_real(), device.ifindex) {
+            match links::exists(links, ifindex, path) {
+                Exists::Mode(mode) => return Ok(Ok(Some(mode))),
+                Exists::No => return Ok(Ok(None)),
+                Exists::Unknown if facts.is_empty() => return Err(Need::Link(ifindex)),
+                Exists::Unknown => return Ok(Ok(None)),
+                Exists::FromSysfs => {}
+            }
+        }
+        Ok(self.files.mode(&device.devpath, path))
+    }
+}
+
+/// The reply to a write, or the need for it; a failure is logged here and changes nothing else.
+fn written(
+    what: std::fmt::Arguments,
+    operation: Result<Operation, Errno>,
+    facts: &[Fact],
+) -> Result<Answer, Need> {
+    let errno = match (facts.first(), operation) {
+        (Some(Fact::Helper(reply)), _) => reply.errno(),
+        (_, Ok(operation)) => return Err(Need::Helper(operation)),
+        (_, Err(errno)) => Some(errno),
+    };
+    if let Some(errno) = errno {
+        log::error!("{what} is not written: {errno}");
+    }
+    Ok(Answer::Written)
+}
+
+fn builtin_fact(fact: &Fact) -> Option<builtin::Fact> {
+    Some(match fact {
+        Fact::Link => builtin::Fact::Link,
+        Fact::Rtnl(result) => builtin::Fact::Rtnl(*result),
+        Fact::Helper(HelperReply::Text(result)) => builtin::Fact::Driver(result.clone()),
+        Fact::Helper(HelperReply::Done(result)) => builtin::Fact::Written(*result),
+        Fact::Helper(_) => builtin::Fact::Driver(Err(Errno(libc::ETIMEDOUT))),
+        Fact::Exit(_) => return None,
+    })
 }

@@ -22,6 +22,15 @@ pub fn get_link(ifindex: IfIndex, seq: u32) -> Vec<u8> {
         .finish()
 }
 
+/// Puts the sequence number into a finished request: whoever makes a request need not be the one who
+/// counts them.
+pub fn set_seq(request: &mut [u8], seq: u32) {
+    // nlmsghdr: length, type and flags come first (linux/netlink.h).
+    if let Some(field) = request.get_mut(8..12) {
+        field.copy_from_slice(&seq.to_ne_bytes());
+    }
+}
+
 /// Gives the link another name (1 to 15 bytes; the kernel refuses others). Kernels before 6.2 want it to
 /// be down.
 pub fn set_name(ifindex: IfIndex, name: &[u8], seq: u32) -> Vec<u8> {

@@ -1,6 +1,7 @@
 //! Answers asks and applies effects under movable roots. Nothing outside this module and main knows
 //! an absolute path.
 
+pub mod accounts;
 pub mod atomic;
 pub mod claims_dir;
 pub mod config;

@@ -1,0 +1,83 @@
+//! Users and groups of the system that is being managed: its `etc/passwd` and `etc/group`.
+//!
+//! The files alone are read, never the name service: it may ask the network, which a device manager
+//! must not wait for, and a static executable has none.
+
+use super::Roots;
+use bstr::ByteSlice;
+use std::path::{Path, PathBuf};
+
+/// Bytes of a file that are read at most.
+const MAX_FILE: u64 = 16 << 20;
+
+/// Both files.
+#[derive(Clone, Debug)]
+pub struct Accounts {
+    passwd: PathBuf,
+    group: PathBuf,
+}
+
+impl Accounts {
+    /// Those below these roots. The files are read at each question, which comes when rules are loaded
+    /// and for names that only an event knows.
+    pub fn new(roots: &Roots) -> Accounts {
+        Accounts { passwd: roots.etc.join("passwd"), group: roots.etc.join("group") }
+    }
+
+    /// The uid of a user.
+    pub fn user(&self, name: &[u8]) -> Option<u32> {
+        find(&read(&self.passwd), name)
+    }
+
+    /// The gid of a group.
+    pub fn group(&self, name: &[u8]) -> Option<u32> {
+        find(&read(&self.group), name)
+    }
+}
+
+impl crate::rules::compile::Accounts for Accounts {
+    fn user(&self, name: &[u8]) -> Option<u32> {
+        Accounts::user(self, name)
+    }
+
+    fn group(&self, name: &[u8]) -> Option<u32> {
+        Accounts::group(self, name)
+    }
+}
+
+fn read(path: &Path) -> Vec<u8> {
+    use std::io::Read;
+    let mut content = Vec::new();
+    let opened = std::fs::File::open(path).and_then(|f| f.take(MAX_FILE).read_to_end(&mut content));
+    if let Err(error) = opened {
+        log::debug!("cannot read {}: {error}", path.display());
+    }
+    content
+}
+
+/// Third field of the line whose first is `name` (passwd(5), group(5)).
+fn find(content: &[u8], name: &[u8]) -> Option<u32> {
+    let fields = |line: &'_ [u8]| -> Option<u32> {
+        let mut fields = line.split_str(":");
+        if fields.next()? != name {
+            return None;
+        }
+        fields.nth(1)?.to_str().ok()?.parse().ok()
+    };
+    content.lines().find_map(fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_third_field_of_the_first_line_of_that_name_counts() {
+        let content = b"root:x:0:0:r:/root:/bin/sh\nbad\nalice:x:1000:100::/:\nalice:x:5:\nodd:x:y:\n";
+        assert_eq!(find(content, b"alice"), Some(1000));
+        assert_eq!(find(content, b"root"), Some(0));
+        for name in ["odd", "bad", "bob", ""] {
+            assert_eq!(find(content, name.as_bytes()), None, "{name}");
+        }
+    }
+}
