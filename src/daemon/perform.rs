@@ -35,9 +35,10 @@ impl World {
                 self.locks.remove(&job);
                 Done::Ok
             }
-            Effect::SetReadOnly { devnode, devnum } => {
-                done(format_args!("cannot set {devnode} read-only"), nodes::set_read_only(&self.roots, devnode, *devnum))
-            }
+            Effect::SetReadOnly { devnode, devnum } => done(
+                format_args!("cannot set {devnode} read-only"),
+                nodes::set_read_only(&self.roots, devnode, *devnum),
+            ),
             Effect::ReadRecord { id } => match self.database.read_record(id) {
                 Ok(record) => Done::Record(record.map(Arc::new)),
                 Err(error) => failed(format_args!("{device}: cannot read the record {id}"), error),
@@ -46,15 +47,18 @@ impl World {
                 let result = self.database.write_record(id, record, *sticky, *keep_empty);
                 io_done(format_args!("{device}: cannot write the record {id}"), result)
             }
-            Effect::RemoveRecord { id } => {
-                io_done(format_args!("{device}: cannot remove the record {id}"), self.database.remove_record(id))
-            }
-            Effect::AddTags { id, tags } => {
-                io_done(format_args!("{device}: cannot write the tag index"), self.database.add_tags(id, tags))
-            }
-            Effect::RemoveTags { id, tags } => {
-                io_done(format_args!("{device}: cannot clean the tag index"), self.database.remove_tags(id, tags))
-            }
+            Effect::RemoveRecord { id } => io_done(
+                format_args!("{device}: cannot remove the record {id}"),
+                self.database.remove_record(id),
+            ),
+            Effect::AddTags { id, tags } => io_done(
+                format_args!("{device}: cannot write the tag index"),
+                self.database.add_tags(id, tags),
+            ),
+            Effect::RemoveTags { id, tags } => io_done(
+                format_args!("{device}: cannot clean the tag index"),
+                self.database.remove_tags(id, tags),
+            ),
             Effect::DropWatch { .. } | Effect::AddWatch { .. } => unreachable!("the loop owns the watches"),
             Effect::Rename { ifindex, from, to } => rename(links, *ifindex, from, to, facts)?,
             Effect::AddAltNames { ifindex, name, alt_names } => {
@@ -62,7 +66,10 @@ impl World {
             }
             Effect::Node(change) => {
                 let devnode = &change.devnode;
-                done(format_args!("{device}: cannot set up {devnode}"), nodes::apply_node(&self.roots, change))
+                done(
+                    format_args!("{device}: cannot set up {devnode}"),
+                    nodes::apply_node(&self.roots, change),
+                )
             }
             Effect::Links { id, devnode, priority, release, claim } => {
                 // An error on one symlink does not keep the others.
@@ -147,7 +154,13 @@ fn replies(facts: &[Fact]) -> Vec<Result<(), Errno>> {
 /// Renames an interface. The kernel says EEXIST also when the name is one of the interface's own
 /// alternative names; then that one is taken away first and restored should the rename fail again
 /// (rules.md 9.4). Whether it is one is asked of a fresh row only then.
-fn rename(links: &Table, ifindex: IfIndex, from: &BString, to: &BString, facts: &[Fact]) -> Result<Done, Need> {
+fn rename(
+    links: &Table,
+    ifindex: IfIndex,
+    from: &BString,
+    to: &BString,
+    facts: &[Fact],
+) -> Result<Done, Need> {
     let set_name = || Need::Rtnl(request::set_name(ifindex, to, 0));
     let own_name = || [to.clone()];
     let refreshed = facts.contains(&Fact::Link);

@@ -45,9 +45,15 @@ pub enum Need {
     /// The row of a link that the table does not know (yet).
     Link(IfIndex),
     /// A row no older than now.
-    FreshLink { ifindex: IfIndex, statistics: bool },
+    FreshLink {
+        ifindex: IfIndex,
+        statistics: bool,
+    },
     /// A child.
-    Program { command: BString, capture: bool },
+    Program {
+        command: BString,
+        capture: bool,
+    },
     Helper(Operation),
     /// An rtnetlink request; its sequence number is filled in by who sends it.
     Rtnl(Vec<u8>),
@@ -177,9 +183,7 @@ impl World {
             Ask::Sysctl { name } => Answer::Text(self.files.sysctl_read(name)),
             Ask::File { path } => Answer::Text(self.files.file(path)),
             Ask::CommandLine => Answer::Text(self.files.command_line(&self.constants)),
-            Ask::Constant(constant) => {
-                Answer::Text(Ok(self.constants.get(*constant).map(BString::from)))
-            }
+            Ask::Constant(constant) => Answer::Text(Ok(self.constants.get(*constant).map(BString::from))),
             Ask::User { name } => Answer::Id(self.accounts.user(name)),
             Ask::Group { name } => Answer::Id(self.accounts.group(name)),
             Ask::WriteAttr { target, value } => {
@@ -196,7 +200,9 @@ impl World {
                 Some(Fact::Exit(exit)) => Answer::Exit(exit.clone()),
                 _ => return Err(Need::Program { command: command.clone(), capture: true }),
             },
-            Ask::Builtin { builtin, command } => Answer::Builtin(self.builtin(links, event, *builtin, command, facts)?),
+            Ask::Builtin { builtin, command } => {
+                Answer::Builtin(self.builtin(links, event, *builtin, command, facts)?)
+            }
         })
     }
 
@@ -206,7 +212,11 @@ impl World {
                 Some(Fact::Exit(exit)) => {
                     if !exit.success {
                         let device = &event.device.devpath;
-                        log::warn!("{} {device} (SEQNUM={}): RUN {command:?} failed", event.action, event.seqnum);
+                        log::warn!(
+                            "{} {device} (SEQNUM={}): RUN {command:?} failed",
+                            event.action,
+                            event.seqnum
+                        );
                     }
                     Ok(())
                 }
@@ -269,7 +279,8 @@ impl World {
     fn parent_state(&mut self, job: JobId, event: &Event, index: u16) -> ParentState {
         let parents = self.parents(job, event);
         let Some(parent) = parents.get(usize::from(index)) else { return ParentState::default() };
-        let mut state = ParentState { properties: self.sysfs.properties(&parent.devpath), ..Default::default() };
+        let mut state =
+            ParentState { properties: self.sysfs.properties(&parent.devpath), ..Default::default() };
         let Some(device) = self.sysfs.device(&parent.devpath) else { return state };
         let record = device.id().and_then(|id| self.database.read_record(&id).ok().flatten());
         if let Some(record) = record {
@@ -333,7 +344,9 @@ impl World {
             });
         }
         let by_helper = |world: &World| {
-            Err(Need::Helper(Operation::ReadAttr { path: world.sysfs.path_of(&devpath, name).into_os_string().into_vec().into() }))
+            Err(Need::Helper(Operation::ReadAttr {
+                path: world.sysfs.path_of(&devpath, name).into_os_string().into_vec().into(),
+            }))
         };
         if let Some(ifindex) = ifindex {
             let mark = self.mark(links, job, event);
@@ -357,7 +370,10 @@ impl World {
         let start = Instant::now();
         let value = self.sysfs.attr(&devpath, name);
         if start.elapsed() > SLOW && self.slow.len() < SLOW_MAX {
-            log::info!("{devpath}: attribute {name:?} took {:?}; a helper reads it from now on", start.elapsed());
+            log::info!(
+                "{devpath}: attribute {name:?} took {:?}; a helper reads it from now on",
+                start.elapsed()
+            );
             self.slow.insert(kind);
         }
         Ok(value)
