@@ -53,6 +53,8 @@ pub struct Parked {
     pub job: JobId,
     /// Ask the kernel at this time, if nothing came until then; None: it was asked.
     request_at: Option<Now>,
+    /// Only a row that was asked for will do.
+    wants_reply: bool,
 }
 
 /// What reading brought.
@@ -139,14 +141,14 @@ impl Links {
     /// A job needs a link that the table does not know: told when the table hears of it, or when the
     /// kernel has answered a request that is made after 5 ms.
     pub fn park(&mut self, job: JobId, ifindex: IfIndex, now: Now) {
-        let parked = Parked { job, request_at: Some(now + PATIENCE) };
+        let parked = Parked { job, request_at: Some(now + PATIENCE), wants_reply: false };
         self.parked.entry(ifindex).or_default().push(parked);
     }
 
     /// A job needs the row as it is now: the kernel is asked at once, and the job is told when it has
     /// answered.
     pub fn refresh(&mut self, sources: &Sources, job: JobId, ifindex: IfIndex, statistics: bool, now: Now) {
-        self.parked.entry(ifindex).or_default().push(Parked { job, request_at: None });
+        self.parked.entry(ifindex).or_default().push(Parked { job, request_at: None, wants_reply: true });
         self.request_link(sources, ifindex, statistics, now);
     }
 
@@ -316,12 +318,12 @@ impl Links {
         answered.heard.extend(parked.into_iter().map(|p| p.job));
     }
 
-    /// Jobs whose links the table has heard of since the last call. Those that have asked the kernel
-    /// wait for its reply.
+    /// Jobs whose links the table has heard of since the last call. Those that want a fresh row wait for
+    /// the reply.
     pub fn take_heard(&mut self, answered: &mut Answered) {
         for change in std::mem::take(&mut self.changes) {
             let Some(parked) = self.parked.get_mut(&change.ifindex) else { continue };
-            answered.heard.extend(parked.extract_if(.., |p| p.request_at.is_some()).map(|p| p.job));
+            answered.heard.extend(parked.extract_if(.., |p| !p.wants_reply).map(|p| p.job));
             if parked.is_empty() {
                 self.parked.remove(&change.ifindex);
             }

@@ -81,6 +81,8 @@ pub struct Shell {
     /// Jobs whose rules asked for a log level of their own.
     pub job_levels: HashMap<JobId, LevelFilter>,
     pub queue_file: QueueFile,
+    /// Partition tables that are being read again: the queue counts as busy.
+    pub re_reading: usize,
     pub exiting: bool,
     /// Time is taken once per input.
     pub now: Now,
@@ -320,17 +322,23 @@ impl Shell {
             Output::Ask { job, ask } => self.answer(job, ask),
             Output::Perform { job, effect } => self.perform(job, effect),
             Output::Run { job, item } => self.run_item(job, item),
-            Output::Busy(busy) => self.queue_file.set(busy),
+            Output::Busy(_) => self.mark_queue(),
             Output::LogLevel { job, level: Some(level) } => drop(self.job_levels.insert(job, level)),
             Output::LogLevel { job, level: None } => drop(self.job_levels.remove(&job)),
             Output::Log { level, text } => log::log!(level, "{text}"),
         }
     }
 
+    /// The file that `settle` looks at.
+    pub(super) fn mark_queue(&mut self) {
+        self.queue_file.set(!self.engine.is_idle() || self.re_reading > 0);
+    }
+
     /// What waits for an idle loop.
     fn after_work(&mut self) {
         self.go_on_with_coldplug();
         if self.inbox.is_empty() && !self.intake.is_ready() && !self.watches.is_ready() {
+            self.mark_queue();
             self.close_waiting_clients();
             if let Some(recorder) = &mut self.recorder {
                 recorder.flush();

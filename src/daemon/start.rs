@@ -324,7 +324,7 @@ fn assemble(
     let signals = SignalFd::new(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP]).map_err(failed)?;
     sources.add(signals.as_fd(), super::source::Source::Signals).map_err(failed)?;
     let udev = database::open_udev_dir(&line.roots.run).map_err(failed)?;
-    let watches = Watches::new(watch_dir(&udev), &sources).map_err(failed)?;
+    let watches = Watches::new(&line.roots, watch_dir(&udev), &sources).map_err(failed)?;
     let mut links = Links::new(sockets.links, launcher()?);
     links.start(&sources, now).map_err(failed)?;
     let world = World::open(&line.roots, builtins, sockets.announcer);
@@ -351,6 +351,7 @@ fn assemble(
         globals: BTreeMap::new(),
         job_levels: HashMap::new(),
         queue_file: QueueFile::new(&line.roots),
+        re_reading: 0,
         exiting: false,
         now,
         roots: line.roots,

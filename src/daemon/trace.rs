@@ -11,9 +11,10 @@ use crate::engine::{Engine, EngineConfig, Input, JobId};
 use crate::model::effect::Done;
 use crate::model::event::{OrderedSet, Tags};
 use crate::model::record::Record;
-use crate::model::{Errno, Now, Properties, Uevent};
+use crate::model::{Errno, Now, Properties, ResolveNames, Uevent};
 use crate::rules::Answer;
 use crate::rules::ask::{Attr, BuiltinResult, Exit, ParentDevice, ParentState};
+use crate::rules::compile::{self, Accounts, CompileOptions, SourceFile};
 use crate::rules::program::RuleSet;
 use bstr::{BStr, BString, ByteSlice};
 use serde_json::{Map, Value, json};
@@ -111,6 +112,13 @@ pub fn replay(trace: &[u8], compile: &dyn Fn(&[RuleText]) -> Arc<RuleSet>) -> Re
         }
     }
     Ok(outputs)
+}
+
+/// The rules of a trace, for [`replay`]. Names of users and groups are those of this machine.
+pub fn compile(files: &[RuleText], accounts: &dyn Accounts) -> Arc<RuleSet> {
+    let source = |(path, text): &RuleText| SourceFile { path: path.clone(), content: text.to_vec() };
+    let files: Vec<SourceFile> = files.iter().map(source).collect();
+    Arc::new(compile::compile(&files, &CompileOptions { resolve_names: ResolveNames::Early, accounts }).rules)
 }
 
 enum Line {

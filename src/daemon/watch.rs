@@ -9,6 +9,7 @@ use crate::engine::Input;
 use crate::helper::operations::{Operation, Reply};
 use crate::model::DeviceId;
 use crate::sys::inotify::Inotify;
+use crate::world::Roots;
 use crate::world::watch_dir::WatchDir;
 use bstr::{BStr, BString, ByteSlice};
 use std::collections::{HashMap, VecDeque};
@@ -25,6 +26,7 @@ const MAX_READS: usize = 16;
 
 /// See the module.
 pub struct Watches {
+    roots: Roots,
     inotify: Inotify,
     /// Where the next daemon finds what is watched; None where that cannot be written.
     dir: Option<WatchDir>,
@@ -36,11 +38,12 @@ pub struct Watches {
 
 impl Watches {
     /// Watches nothing yet.
-    pub fn new(dir: Option<WatchDir>, sources: &Sources) -> io::Result<Watches> {
+    pub fn new(roots: &Roots, dir: Option<WatchDir>, sources: &Sources) -> io::Result<Watches> {
+        let roots = roots.clone();
         let inotify = Inotify::new()?;
         sources.add(inotify.as_fd(), Source::Inotify)?;
         let (by_number, by_id) = (HashMap::new(), HashMap::new());
-        Ok(Watches { inotify, dir, by_number, by_id, written: VecDeque::new(), ready: false })
+        Ok(Watches { roots, inotify, dir, by_number, by_id, written: VecDeque::new(), ready: false })
     }
 
     /// What an earlier daemon watched; nothing of it is left on disk.
@@ -55,8 +58,8 @@ impl Watches {
     /// Watches the node of a device. A node has one watch: another device of the same node takes it over.
     pub fn add_watch(&mut self, id: &DeviceId, devnode: &BStr) -> io::Result<()> {
         self.drop_watch(id);
-        let path =
-            CString::new(devnode.as_bytes()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+        let path = self.roots.locate(devnode).into_os_string().into_encoded_bytes();
+        let path = CString::new(path).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
         let number = self.inotify.watch(&path, libc::IN_CLOSE_WRITE)?;
         if let Some(other) = self.by_number.insert(number, id.clone()) {
             self.by_id.remove(&other);
@@ -151,8 +154,7 @@ impl Shell {
         for id in self.watches.take_old() {
             let device = self.sysfs.device_of_id(&id).and_then(|devpath| self.sysfs.device(&devpath));
             let Some(devnode) = device.and_then(|d| d.devnode) else { continue };
-            let path = self.roots.locate(&devnode).into_os_string().into_encoded_bytes();
-            if let Err(error) = self.watches.add_watch(&id, path.as_bstr()) {
+            if let Err(error) = self.watches.add_watch(&id, devnode.as_bstr()) {
                 log::debug!("Cannot watch {devnode} again: {error}");
             }
         }
@@ -179,6 +181,8 @@ impl Shell {
                     syspath: path(self.sysfs.path(&device.devpath)),
                 };
                 let caller = Caller::ReRead { devpath: device.devpath };
+                self.re_reading += 1;
+                self.mark_queue();
                 self.request_helper(caller, operation, self.now + RE_READ_LIMIT);
             }
             _ => self.trigger("change", &[device.devpath]),
@@ -187,6 +191,9 @@ impl Shell {
 
     /// Where the kernel sends no events itself, the disk and its partitions are triggered.
     pub(super) fn partitions_re_read(&mut self, devpath: &BStr, reply: &Reply) {
+        self.re_reading = self.re_reading.saturating_sub(1);
+        // The events that it caused are in the queue before the file may go.
+        self.intake.set_ready();
         if *reply == Reply::Partitions(Ok(true)) {
             return;
         }
@@ -225,9 +232,9 @@ mod tests {
         let poll = mio::Poll::new().unwrap();
         let sources = Sources::new(&poll).unwrap();
         let udev = crate::sys::fs::Dir::open(&tree.path("run/udev")).unwrap();
-        let mut watches = Watches::new(Some(WatchDir::open(&udev).unwrap()), &sources).unwrap();
+        let mut watches = Watches::new(&tree.roots(), Some(WatchDir::open(&udev).unwrap()), &sources).unwrap();
         let id = DeviceId::parse(b"b8:0").unwrap();
-        let node = |name: &str| BString::from(tree.path(name).into_os_string().into_encoded_bytes());
+        let node = |name: &str| BString::from(format!("/{name}"));
         watches.add_watch(&id, node("dev/sda").as_ref()).unwrap();
         let number = std::fs::read_link(tree.path("run/udev/watch/b8:0")).unwrap();
         assert_eq!(
