@@ -232,7 +232,8 @@ mod tests {
         let poll = mio::Poll::new().unwrap();
         let sources = Sources::new(&poll).unwrap();
         let udev = crate::sys::fs::Dir::open(&tree.path("run/udev")).unwrap();
-        let mut watches = Watches::new(&tree.roots(), Some(WatchDir::open(&udev).unwrap()), &sources).unwrap();
+        let mut watches =
+            Watches::new(&tree.roots(), Some(WatchDir::open(&udev).unwrap()), &sources).unwrap();
         let id = DeviceId::parse(b"b8:0").unwrap();
         let node = |name: &str| BString::from(format!("/{name}"));
         watches.add_watch(&id, node("dev/sda").as_ref()).unwrap();
