@@ -2,6 +2,7 @@ use super::machine::{Machine, property};
 use super::*;
 use crate::links::{Origin, wire};
 use crate::model::Action;
+use crate::sys::inotify::Inotify;
 
 /// Roots of a tree but for the real /sys, so that links come from the table.
 fn builtins(machine: &Machine) -> Builtins {
@@ -59,6 +60,49 @@ fn a_stacked_link_of_the_table_is_left_alone_without_a_look_at_sysfs() {
     let (builtins, event) = (builtins(&machine), net_event(&machine, Action::Add));
     let tried = run(&builtins, BuiltinName::NetId, &event, &table("veth"), &[]);
     assert_eq!(tried, Tried::Done(success(vec![])));
+}
+
+/// Names of the files in a folder that `work` opens.
+fn opened(folder: &std::path::Path, work: impl FnOnce()) -> Vec<String> {
+    let inotify = Inotify::new().unwrap();
+    let path = std::ffi::CString::new(folder.as_os_str().as_encoded_bytes()).unwrap();
+    inotify.watch(&path, libc::IN_OPEN).unwrap();
+    work();
+    let mut buffer = [0; 4096];
+    let mut names = Vec::new();
+    while let Ok(events) = inotify.read(&mut buffer) {
+        names.extend(events.map(|event| event.name.to_string()));
+    }
+    names
+}
+
+#[test]
+fn a_veth_under_the_default_file_costs_two_attributes() {
+    let machine = Machine::new();
+    let net = "/devices/virtual/net/mudev-not-there";
+    machine.net(net, &[("addr_assign_type", "1"), ("name_assign_type", "3")]);
+    machine.tree.file(
+        "usr/lib/systemd/network/99-default.link",
+        "[Match]\nOriginalName=*\n[Link]\nNamePolicy=keep kernel database onboard slot path\n\
+         AlternativeNamesPolicy=database onboard slot path mac\nMACAddressPolicy=persistent\n",
+    );
+    machine.tree.file("etc/machine-id", "0123456789abcdef0123456789abcdef\n");
+    let (builtins, event, table) = (builtins(&machine), net_event(&machine, Action::Add), table("veth"));
+    // Links from the table, the four other attributes from a folder that can be watched.
+    let sysfs = Sysfs::new(&machine.tree.roots());
+    let opened_by = |builtin: BuiltinName, facts: &[Fact]| {
+        opened(&machine.tree.path(&format!("sys{net}")), || {
+            let argv = [builtin.as_str().into()];
+            let call = Call { builtin, argv: &argv, event: &event, facts, dry: false };
+            builtins.run(&call, &sysfs, &table);
+        })
+    };
+    for builtin in [BuiltinName::NetId, BuiltinName::NetDriver, BuiltinName::PathId] {
+        assert_eq!(opened_by(builtin, &[]), [""; 0], "{builtin:?}");
+    }
+    // The first try asks for the address, the second one names.
+    assert_eq!(opened_by(BuiltinName::NetSetupLink, &[]), ["addr_assign_type"]);
+    assert_eq!(opened_by(BuiltinName::NetSetupLink, &[Fact::Rtnl(Ok(()))]), ["name_assign_type"]);
 }
 
 #[test]
