@@ -152,7 +152,10 @@ fn persistent_addresses_are_those_of_the_spec() {
         ] {
             let (result, link) = bench.set_up(Action::Add, name, &[]);
             assert_eq!(hex(&link.address), address, "{name}");
-            assert_eq!(property(&result, "ID_NET_LINK_FILE").as_deref(), Some("/run/etc/systemd/network/a.link"));
+            assert_eq!(
+                property(&result, "ID_NET_LINK_FILE").as_deref(),
+                Some("/run/etc/systemd/network/a.link")
+            );
             assert_eq!(property(&result, "ID_NET_NAME").as_deref(), Some(name));
         }
     });
@@ -222,7 +225,8 @@ fn files_match_by_what_the_kernel_says_of_a_link() {
             ("t0", "", Some("other")),
             ("lo", "", None),
         ] {
-            let properties: &[(&str, &str)] = if driver.is_empty() { &[] } else { &[("ID_NET_DRIVER", driver)] };
+            let properties: &[(&str, &str)] =
+                if driver.is_empty() { &[] } else { &[("ID_NET_DRIVER", driver)] };
             let (result, _) = bench.set_up(Action::Add, name, properties);
             assert_eq!(property(&result, "ID_NET_NAME").as_deref(), wanted, "{name}");
         }
@@ -236,9 +240,18 @@ fn links_that_were_named_keep_their_names() {
         let path = [("ID_NET_NAME_PATH", "pat0")];
         run("ip link add named type bridge");
         run("ip link add type bridge");
-        assert_eq!(property(&bench.set_up(Action::Add, "named", &path).0, "ID_NET_NAME").as_deref(), Some("named"));
-        assert_eq!(property(&bench.set_up(Action::Add, "bridge0", &path).0, "ID_NET_NAME").as_deref(), Some("pat0"));
-        assert_eq!(property(&bench.set_up(Action::Add, "bridge0", &[]).0, "ID_NET_NAME").as_deref(), Some("zz0"));
+        assert_eq!(
+            property(&bench.set_up(Action::Add, "named", &path).0, "ID_NET_NAME").as_deref(),
+            Some("named")
+        );
+        assert_eq!(
+            property(&bench.set_up(Action::Add, "bridge0", &path).0, "ID_NET_NAME").as_deref(),
+            Some("pat0")
+        );
+        assert_eq!(
+            property(&bench.set_up(Action::Add, "bridge0", &[]).0, "ID_NET_NAME").as_deref(),
+            Some("zz0")
+        );
         // The kernel does not say how lo came to its name, but lo is for no file anyhow.
         assert_eq!(property(&bench.set_up(Action::Add, "lo", &path).0, "ID_NET_NAME"), None);
     });

@@ -15,7 +15,7 @@ use super::value::{parse_decimal, parse_hex, parse_number};
 use crate::model::device::{last_component, sysnum};
 use crate::model::record::Record;
 use crate::model::{DeviceId, Event};
-use crate::rules::ask::BuiltinResult;
+use crate::rules::ask::{BuiltinResult, ParentDevice};
 use crate::world::Roots;
 use crate::world::config::parse_bool;
 use crate::world::database::Records;
@@ -257,55 +257,48 @@ impl<'a> Net<'a> {
         Owner { sysfs: self.context.sysfs, devpath, record }
     }
 
-    /// The nearest ancestor in a subsystem.
-    fn ancestor(&self, devpath: &[u8], subsystem: &str) -> Option<BString> {
-        let mut at = self.context.sysfs.parent(devpath)?;
-        while self.context.sysfs.subsystem(&at).is_none_or(|s| s != subsystem) {
-            at = self.context.sysfs.parent(&at)?;
-        }
-        Some(at)
+    /// The nearest ancestor on the PCI bus.
+    fn pci_above(&self, devpath: &[u8]) -> Option<Owner<'a>> {
+        let above = self.context.sysfs.parents(devpath).into_iter().find(|parent| parent.subsystem == "pci");
+        above.map(|parent| self.pci_owner(parent.devpath))
     }
 
     fn read(&self) -> Found {
-        let sysfs = self.context.sysfs;
         let devpath = &self.event.device.devpath;
-        let direct = sysfs.parent(devpath).map(|parent| {
-            let subsystem = sysfs.subsystem(&parent).unwrap_or_default();
-            (parent, subsystem)
-        });
         let mut found = Found { mac: self.read_mac(), ..Found::default() };
-        let Some((parent, subsystem)) = direct else { return found };
-        found.devicetree = self.read_devicetree(&parent);
-        let (mut hardware, mut bus) = (parent.clone(), subsystem.clone());
-        while bus == "virtio" {
-            let Some(above) = sysfs.parent(&hardware) else { break };
-            bus = sysfs.subsystem(&above).unwrap_or_default();
-            hardware = above;
-        }
+        let above = self.context.sysfs.parents(devpath);
+        let Some(parent) = above.first() else { return found };
+        found.devicetree = self.read_devicetree(&parent.devpath);
         let component = |root: &str| {
             let rest = devpath.strip_prefix(root.as_bytes())?;
             rest.split(|&b| b == b'/').next()
         };
-        match subsystem.as_slice() {
+        match parent.subsystem.as_slice() {
             b"vio" => found.vio = component("/devices/vio/").and_then(vio_slot),
             b"platform" => found.platform = component("/devices/platform/").and_then(platform_id),
             b"xen" if self.scheme(Flag::XenVif) => found.xen = component("/devices/").and_then(xen_index),
             _ => {}
         }
-        match bus.as_slice() {
-            b"ccw" | b"ccwgroup" => found.ccw = ccw_id(last_component(&hardware)),
-            b"pci" => found.pci = self.read_pci(hardware),
-            _ => {}
+        if let Some(hardware) = above.iter().find(|parent| parent.subsystem != "virtio") {
+            match hardware.subsystem.as_slice() {
+                b"ccw" | b"ccwgroup" => found.ccw = ccw_id(last_component(&hardware.devpath)),
+                b"pci" => found.pci = self.read_pci(hardware.devpath.clone()),
+                _ => {}
+            }
         }
-        if self.scheme(Flag::Netdevsim)
-            && let Some(device) = self.ancestor(devpath, "netdevsim")
-            && let Some(port) = self.phys_port_name()
-        {
-            let number = sysnum(last_component(&device));
-            found.netdevsim = (!number.is_empty()).then(|| [number.as_bytes(), b"n", port].concat().into());
+        let in_subsystem = |wanted: &str| above.iter().position(|parent| parent.subsystem == wanted);
+        if let Some(at) = in_subsystem("netdevsim").filter(|_| self.scheme(Flag::Netdevsim)) {
+            let number = sysnum(last_component(&above[at].devpath));
+            found.netdevsim = match self.phys_port_name() {
+                Some(port) if !number.is_empty() => Some([number.as_bytes(), b"n", port].concat().into()),
+                _ => None,
+            };
         }
-        found.usb = self.read_usb();
-        found.bcma = self.read_bcma();
+        found.usb = self.read_usb(&above);
+        found.bcma = in_subsystem("bcma").and_then(|at| {
+            let specifier = bcma_specifier(last_component(&above[at].devpath))?;
+            Some(self.below_pci(&above[at..], specifier)).filter(|found| found.pci.is_some())
+        });
         found
     }
 
@@ -389,7 +382,7 @@ impl<'a> Net<'a> {
             u32::try_from(number).ok().filter(|&n| n > 0)
         };
         let number = sun(device).or_else(|| {
-            let port = self.pci_owner(self.ancestor(&device.devpath, "pci")?);
+            let port = self.pci_above(&device.devpath)?;
             let number = sun(&port)?;
             (multifunction || !port.is_pci_bridge()).then_some(number)
         })?;
@@ -424,31 +417,23 @@ impl<'a> Net<'a> {
                 }
                 return Some(Slot { number: *number, without_domain: false });
             }
-            at = self.pci_owner(self.ancestor(&at.devpath, "pci")?);
+            at = self.pci_above(&at.devpath)?;
         }
     }
 
-    fn read_usb(&self) -> Option<BusFound> {
-        let sysfs = self.context.sysfs;
-        let mut at = self.event.device.devpath.clone();
-        let interface = loop {
-            at = self.ancestor(&at, "usb")?;
-            if sysfs.devtype(&at).is_some_and(|t| t == "usb_interface") {
-                break at;
-            }
-        };
-        let specifier = usb_specifier(last_component(&interface))?;
-        Some(self.below_pci(&interface, specifier))
+    fn read_usb(&self, above: &[ParentDevice]) -> Option<BusFound> {
+        let at = above.iter().position(|parent| {
+            parent.subsystem == "usb"
+                && self.context.sysfs.devtype(&parent.devpath).is_some_and(|t| t == "usb_interface")
+        })?;
+        let specifier = usb_specifier(last_component(&above[at].devpath))?;
+        Some(self.below_pci(&above[at..], specifier))
     }
 
-    fn read_bcma(&self) -> Option<BusFound> {
-        let core = self.ancestor(&self.event.device.devpath, "bcma")?;
-        let specifier = bcma_specifier(last_component(&core))?;
-        Some(self.below_pci(&core, specifier)).filter(|found| found.pci.is_some())
-    }
-
-    fn below_pci(&self, devpath: &[u8], specifier: BString) -> BusFound {
-        let pci = self.ancestor(devpath, "pci").map(|pci| self.pci_place(&self.pci_owner(pci)));
+    /// The names of the PCI device among these ancestors, with a specifier for what is below it.
+    fn below_pci(&self, above: &[ParentDevice], specifier: BString) -> BusFound {
+        let pci = above.iter().find(|parent| parent.subsystem == "pci");
+        let pci = pci.map(|pci| self.pci_place(&self.pci_owner(pci.devpath.clone())));
         BusFound { specifier, pci }
     }
 

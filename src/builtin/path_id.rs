@@ -17,6 +17,7 @@ pub fn run(sysfs: &Sysfs, event: &Event) -> BuiltinResult {
     let mut walk = Walk {
         sysfs,
         event,
+        chain: Walk::chain(sysfs, event),
         path: BString::default(),
         compat: BString::default(),
         has_transport: false,
@@ -71,10 +72,10 @@ fn path_tag(path: &[u8]) -> BString {
     tag
 }
 
-/// Where the walk goes on.
+/// Where the walk goes on. Devices are told by their places in the chain.
 enum Next {
-    /// From the parent of this device.
-    Above(BString),
+    /// Above this device.
+    Above(usize),
     /// It ends: what was collected is judged.
     End,
 }
@@ -82,6 +83,8 @@ enum Next {
 struct Walk<'a> {
     sysfs: &'a Sysfs,
     event: &'a Event,
+    /// The device of the event and what is above it, with their subsystems.
+    chain: Vec<(BString, BString)>,
     path: BString,
     compat: BString,
     has_transport: bool,
@@ -98,20 +101,37 @@ fn prepend(path: &mut BString, component: &[u8]) {
 }
 
 impl Walk<'_> {
+    /// The device of the event and all above it.
+    fn chain(sysfs: &Sysfs, event: &Event) -> Vec<(BString, BString)> {
+        let own = (event.device.devpath.clone(), event.device.subsystem.clone());
+        let parents = sysfs.parents(&event.device.devpath).into_iter();
+        [own].into_iter().chain(parents.map(|parent| (parent.devpath, parent.subsystem))).collect()
+    }
+
     /// Walks up. None: the builtin fails whatever was collected.
     fn climb_to_the_root(&mut self) -> Option<()> {
-        let mut at = Some(self.event.device.devpath.clone());
-        while let Some(device) = at {
-            let subsystem = match device == self.event.device.devpath {
-                true => self.event.device.subsystem.clone(),
-                false => self.sysfs.subsystem(&device).unwrap_or_default(),
-            };
-            at = match self.step(device, &subsystem)? {
-                Next::Above(device) => self.sysfs.parent(&device),
-                Next::End => None,
+        let mut at = 0;
+        while at < self.chain.len() {
+            at = match self.step(at)? {
+                Next::Above(below) => below + 1,
+                Next::End => break,
             };
         }
         Some(())
+    }
+
+    /// Devpath of a device in the chain.
+    fn devpath(&self, at: usize) -> &BString {
+        &self.chain[at].0
+    }
+
+    /// An attribute of a device in the chain.
+    fn value(&self, at: usize, attribute: &str) -> Option<BString> {
+        self.sysfs.value(self.devpath(at), attribute.as_bytes())
+    }
+
+    fn devtype(&self, at: usize) -> Option<BString> {
+        self.sysfs.devtype(self.devpath(at))
     }
 
     /// Adds a component to the path alone.
@@ -125,47 +145,43 @@ impl Walk<'_> {
         prepend(&mut self.compat, component.as_ref());
     }
 
-    /// The topmost of the consecutive ancestors in this subsystem, the device itself included.
-    fn topmost(&self, mut device: BString, subsystem: &str) -> Next {
-        while let Some(parent) = self.sysfs.parent(&device) {
-            if self.sysfs.subsystem(&parent).is_none_or(|s| s != subsystem) {
-                break;
-            }
-            device = parent;
-        }
-        Next::Above(device)
+    /// The topmost of the consecutive devices in this subsystem, from this one upwards.
+    fn topmost(&self, at: usize, subsystem: &str) -> Next {
+        let same = self.chain[at + 1..].iter().take_while(|(_, other)| other == subsystem).count();
+        Next::Above(at + same)
     }
 
     /// Looks at one device. None: the builtin fails.
-    fn step(&mut self, device: BString, subsystem: &[u8]) -> Option<Next> {
-        let name = sysname(&device);
+    fn step(&mut self, at: usize) -> Option<Next> {
+        let name = sysname(self.devpath(at));
+        let subsystem = self.chain[at].1.clone();
         let named = |subsystem: &str| [subsystem.as_bytes(), b"-", name.as_slice()].concat();
-        Some(match subsystem {
+        Some(match subsystem.as_slice() {
             b"scsi_tape" => {
                 self.tape(&name);
-                Next::Above(device)
+                Next::Above(at)
             }
             b"scsi" => {
                 self.has_transport = true;
-                self.scsi(device).unwrap_or(Next::End)
+                self.scsi(at).unwrap_or(Next::End)
             }
             b"cciss" => match cciss_disk(&name) {
                 Some(disk) => {
                     self.has_transport = true;
                     self.add(format!("cciss-disk{disk}"));
-                    self.topmost(device, "cciss")
+                    self.topmost(at, "cciss")
                 }
                 None => Next::End,
             },
             b"usb" => {
                 self.has_transport = true;
-                self.usb(device)
+                self.usb(at)
             }
             b"bcma" => match name.strip_prefix(b"bcma").and_then(|rest| rest.split_once_str(":")) {
                 Some((_, core)) if parse_decimal(core).is_some() => {
                     self.has_transport = true;
                     self.add([b"bcma-", core].concat());
-                    Next::Above(device)
+                    Next::Above(at)
                 }
                 _ => Next::End,
             },
@@ -174,31 +190,30 @@ impl Walk<'_> {
                 if !number.is_empty() {
                     self.add([b"serio-", number.as_bytes()].concat());
                 }
-                self.topmost(device, "serio")
+                self.topmost(at, "serio")
             }
             b"spi" => {
                 let number = sysnum(&name);
                 if !number.is_empty() {
                     self.add([b"cs-", number.as_bytes()].concat());
                 }
-                self.topmost(device, "spi")
+                self.topmost(at, "spi")
             }
-            b"pci" => self.bus(device, "pci", named("pci"), false),
-            b"acpi" => self.bus(device, "acpi", named("acpi"), false),
-            b"xen" => self.bus(device, "xen", named("xen"), false),
-            b"platform" => self.bus(device, "platform", named("platform"), true),
-            b"amba" => self.bus(device, "amba", named("amba"), true),
-            b"scm" => self.bus(device, "scm", named("scm"), true),
-            b"ccw" => self.bus(device, "ccw", named("ccw"), true),
-            b"ccwgroup" => self.bus(device, "ccwgroup", named("ccwgroup"), true),
-            b"iucv" => self.bus(device, "iucv", named("iucv"), true),
+            b"pci" => self.bus(at, "pci", named("pci"), false),
+            b"acpi" => self.bus(at, "acpi", named("acpi"), false),
+            b"xen" => self.bus(at, "xen", named("xen"), false),
+            b"platform" => self.bus(at, "platform", named("platform"), true),
+            b"amba" => self.bus(at, "amba", named("amba"), true),
+            b"scm" => self.bus(at, "scm", named("scm"), true),
+            b"ccw" => self.bus(at, "ccw", named("ccw"), true),
+            b"ccwgroup" => self.bus(at, "ccwgroup", named("ccwgroup"), true),
+            b"iucv" => self.bus(at, "iucv", named("iucv"), true),
             b"virtio" => {
                 self.has_transport = true;
-                self.topmost(device, "virtio")
+                self.topmost(at, "virtio")
             }
             b"ap" => {
-                let value = |attribute: &str| self.sysfs.value(&device, attribute.as_bytes());
-                let component = match (value("type"), value("ap_functions")) {
+                let component = match (self.value(at, "type"), self.value(at, "ap_functions")) {
                     (Some(kind), Some(functions)) => {
                         [b"ap-", kind.as_slice(), b"-", functions.as_slice()].concat()
                     }
@@ -207,19 +222,19 @@ impl Walk<'_> {
                 self.has_transport = true;
                 self.has_parent = true;
                 self.add(component);
-                self.topmost(device, "ap")
+                self.topmost(at, "ap")
             }
-            b"nvme" | b"nvme-subsystem" => self.nvme(device, subsystem == b"nvme-subsystem")?,
-            _ => Next::Above(device),
+            b"nvme" | b"nvme-subsystem" => self.nvme(at, subsystem == "nvme-subsystem")?,
+            _ => Next::Above(at),
         })
     }
 
     /// A bus that can be the root of a path.
-    fn bus(&mut self, device: BString, subsystem: &str, component: Vec<u8>, transport: bool) -> Next {
+    fn bus(&mut self, at: usize, subsystem: &str, component: Vec<u8>, transport: bool) -> Next {
         self.has_parent = true;
         self.has_transport |= transport;
         self.add_both(component);
-        self.topmost(device, subsystem)
+        self.topmost(at, subsystem)
     }
 
     /// `nst0l` and the like: the letter tells the mode, none is mode 0.
@@ -237,21 +252,16 @@ impl Walk<'_> {
         }
     }
 
-    fn usb(&mut self, device: BString) -> Next {
-        let kind = self.sysfs.devtype(&device);
+    fn usb(&mut self, at: usize) -> Next {
+        let kind = self.devtype(at);
         let is_device = kind.is_some_and(|k| k == "usb_interface" || k == "usb_device");
-        let name = sysname(&device);
+        let name = sysname(self.devpath(at));
         let Some((_, port)) = name.split_once_str("-").filter(|_| is_device) else {
-            return Next::Above(device);
+            return Next::Above(at);
         };
-        let mut hub = device;
-        while !is_root_hub(&sysname(&hub)) {
-            match self.sysfs.parent(&hub) {
-                Some(parent) => hub = parent,
-                None => return Next::End,
-            }
-        }
-        let revision = match self.usb_revision(&hub) {
+        let above = self.chain[at..].iter().position(|(devpath, _)| is_root_hub(&sysname(devpath)));
+        let Some(hub) = above.map(|steps| at + steps) else { return Next::End };
+        let revision = match self.usb_revision(hub) {
             Some(revision) => format!("usbv{revision}"),
             None => "usb".into(),
         };
@@ -261,9 +271,9 @@ impl Walk<'_> {
     }
 
     /// Revision of the bus by its root hub.
-    fn usb_revision(&self, hub: &[u8]) -> Option<u32> {
-        match parse_hex(&self.sysfs.value(hub, b"bDeviceProtocol")?)? {
-            0 if self.sysfs.value(hub, b"speed").is_some_and(|s| s == "480") => Some(2),
+    fn usb_revision(&self, hub: usize) -> Option<u32> {
+        match parse_hex(&self.value(hub, "bDeviceProtocol")?)? {
+            0 if self.value(hub, "speed").is_some_and(|s| s == "480") => Some(2),
             0 => Some(1),
             1 | 2 => Some(2),
             3 => Some(3),
@@ -271,14 +281,14 @@ impl Walk<'_> {
         }
     }
 
-    fn nvme(&mut self, device: BString, is_multipath: bool) -> Option<Next> {
-        if let Some(nsid) = self.sysfs.value(&self.event.device.devpath, b"nsid") {
+    fn nvme(&mut self, at: usize, is_multipath: bool) -> Option<Next> {
+        if let Some(nsid) = self.value(0, "nsid") {
             self.has_transport = true;
             self.has_parent = true;
             self.add_both([b"nvme-", nsid.as_slice()].concat());
         }
         if !is_multipath {
-            return Some(self.topmost(device, "nvme"));
+            return Some(self.topmost(at, "nvme"));
         }
         let rest = self.event.device.sysname.strip_prefix(b"nvme")?;
         let digits = rest.iter().take_while(|b| b.is_ascii_digit()).count();
@@ -287,52 +297,60 @@ impl Walk<'_> {
         if real.starts_with(b"/devices/virtual/") {
             return None;
         }
-        Some(self.topmost(real, "nvme"))
+        // The walk goes on there, as if the controller were above the subsystem.
+        let parents = self.sysfs.parents(&real).into_iter().map(|parent| (parent.devpath, parent.subsystem));
+        self.chain.truncate(at + 1);
+        self.chain.push((real, "nvme".into()));
+        self.chain.extend(parents);
+        Some(self.topmost(at + 1, "nvme"))
     }
 
     // -- SCSI (1.4.1). None ends the walk. -------------------------------------------------------
 
-    fn scsi(&mut self, device: BString) -> Option<Next> {
-        if self.sysfs.devtype(&device).is_none_or(|kind| kind != "scsi_device") {
-            return Some(Next::Above(device));
+    fn scsi(&mut self, at: usize) -> Option<Next> {
+        if self.devtype(at).is_none_or(|kind| kind != "scsi_device") {
+            return Some(Next::Above(at));
         }
-        if let Some(id) = self.sysfs.value(&device, b"ieee1394_id") {
+        if let Some(id) = self.value(at, "ieee1394_id") {
             self.has_parent = true;
             self.add([b"ieee1394-0x", id.as_slice()].concat());
-            return Some(self.topmost(device, "scsi"));
+            return Some(self.topmost(at, "scsi"));
         }
-        let lies_in = |part: &str| device.contains_str(part);
-        let lun = scsi_lun(sysnum(&sysname(&device)));
+        let devpath = self.devpath(at).clone();
+        let lies_in = |part: &str| devpath.contains_str(part);
+        let lun = scsi_lun(sysnum(&sysname(&devpath)));
         if lies_in("/rport-") {
-            return self.fibre_channel(device, lun?);
+            return self.fibre_channel(at, lun?);
         }
         if lies_in("/end_device-") {
-            return self.sas(device, lun?);
+            return self.sas(at, lun?);
         }
         if lies_in("/session") {
-            return self.iscsi(device, lun?);
+            return self.iscsi(at, lun?);
         }
         if lies_in("/ata") {
-            return self.ata(device);
+            return self.ata(at);
         }
         if lies_in("/vmbus_") {
-            return self.hyper_v(device, 37, lun?);
+            return self.hyper_v(at, 37, lun?);
         }
         if lies_in("/VMBUS") {
-            return self.hyper_v(device, 38, lun?);
+            return self.hyper_v(at, 38, lun?);
         }
-        self.scsi_default(device)
+        self.scsi_default(at)
     }
 
-    /// The nearest ancestor with this DEVTYPE in subsystem scsi.
-    fn scsi_ancestor(&self, device: &[u8], devtype: &str) -> Option<BString> {
-        let mut at = self.sysfs.parent(device)?;
-        while self.sysfs.subsystem(&at).is_none_or(|s| s != "scsi")
-            || self.sysfs.devtype(&at).is_none_or(|t| t != devtype)
-        {
-            at = self.sysfs.parent(&at)?;
-        }
-        Some(at)
+    /// The nearest device above with this DEVTYPE in subsystem scsi.
+    fn scsi_above(&self, at: usize, devtype: &str) -> Option<usize> {
+        let is_wanted = |&at: &usize| {
+            self.chain[at].1 == "scsi" && self.devtype(at).is_some_and(|found| found == devtype)
+        };
+        (at + 1..self.chain.len()).find(is_wanted)
+    }
+
+    /// The devpath so many steps above.
+    fn above(&self, at: usize, steps: usize) -> Option<&BString> {
+        self.chain.get(at + steps).map(|(devpath, _)| devpath)
     }
 
     /// An attribute of the device of a class that has the name of another device.
@@ -341,44 +359,40 @@ impl Walk<'_> {
         self.sysfs.value(&device, attribute.as_bytes())
     }
 
-    fn fibre_channel(&mut self, device: BString, lun: String) -> Option<Next> {
-        let target = self.scsi_ancestor(&device, "scsi_target")?;
-        let port = self.class_value("fc_transport", &target, "port_name")?;
+    fn fibre_channel(&mut self, at: usize, lun: String) -> Option<Next> {
+        let target = self.scsi_above(at, "scsi_target")?;
+        let port = self.class_value("fc_transport", self.devpath(target), "port_name")?;
         self.has_parent = true;
         self.add([b"fc-", port.as_slice(), b"-", lun.as_bytes()].concat());
-        Some(Next::Above(device))
+        Some(Next::Above(at))
     }
 
-    fn sas(&mut self, device: BString, lun: String) -> Option<Next> {
-        let target = self.scsi_ancestor(&device, "scsi_target")?;
-        let end_device = self.sysfs.parent(&target)?;
-        let port = self.sysfs.parent(&end_device)?;
-        let component = match self.class_value("sas_port", &port, "num_phys")?.as_slice() {
+    fn sas(&mut self, at: usize, lun: String) -> Option<Next> {
+        let target = self.scsi_above(at, "scsi_target")?;
+        let (end_device, port) = (self.above(target, 1)?, self.above(target, 2)?);
+        let component = match self.class_value("sas_port", port, "num_phys")?.as_slice() {
             b"1" => {
-                let phy = self.class_value("sas_device", &end_device, "phy_identifier")?;
-                let above = self.sysfs.parent(&port)?;
-                match self.class_value("sas_device", &above, "sas_address") {
+                let phy = self.class_value("sas_device", end_device, "phy_identifier")?;
+                match self.class_value("sas_device", self.above(target, 3)?, "sas_address") {
                     Some(expander) => format!("sas-exp{expander}-phy{phy}-{lun}"),
                     None => format!("sas-phy{phy}-{lun}"),
                 }
             }
             _ => {
-                let address = self.class_value("sas_device", &end_device, "sas_address")?;
+                let address = self.class_value("sas_device", end_device, "sas_address")?;
                 format!("sas-{address}-{lun}")
             }
         };
         self.has_parent = true;
         self.add(component);
-        Some(Next::Above(device))
+        Some(Next::Above(at))
     }
 
-    fn iscsi(&mut self, device: BString, lun: String) -> Option<Next> {
-        let mut session = self.sysfs.parent(&device)?;
-        while !last_component(&session).starts_with(b"session") {
-            session = self.sysfs.parent(&session)?;
-        }
-        let target = self.class_value("iscsi_session", &session, "targetname")?;
-        let name = sysname(&session);
+    fn iscsi(&mut self, at: usize, lun: String) -> Option<Next> {
+        let mut above = self.chain[at + 1..].iter().map(|(devpath, _)| devpath);
+        let session = above.find(|devpath| last_component(devpath).starts_with(b"session"))?;
+        let target = self.class_value("iscsi_session", session, "targetname")?;
+        let name = sysname(session);
         let connection = [b"connection", sysnum(&name).as_bytes(), b":0"].concat();
         let address = self.class_value("iscsi_connection", &connection, "persistent_address")?;
         let port = self.class_value("iscsi_connection", &connection, "persistent_port")?;
@@ -386,14 +400,13 @@ impl Walk<'_> {
         self.add(
             [b"ip-", address.as_slice(), b":", &port, b"-iscsi-", &target, b"-", lun.as_bytes()].concat(),
         );
-        Some(Next::Above(device))
+        Some(Next::Above(at))
     }
 
-    fn ata(&mut self, device: BString) -> Option<Next> {
-        let [_, bus, target, _] = scsi_numbers(&sysname(&device))?;
-        let host = self.scsi_ancestor(&device, "scsi_host")?;
-        let port = self.sysfs.parent(&host)?;
-        let number = self.class_value("ata_port", &port, "port_no")?;
+    fn ata(&mut self, at: usize) -> Option<Next> {
+        let [_, bus, target, _] = scsi_numbers(&sysname(self.devpath(at)))?;
+        let host = self.scsi_above(at, "scsi_host")?;
+        let number = self.class_value("ata_port", self.above(host, 1)?, "port_no")?;
         let place = match bus {
             0 => format!("ata-{number}.{target}"),
             bus => format!("ata-{number}.{bus}.0"),
@@ -401,26 +414,26 @@ impl Walk<'_> {
         self.has_ata = true;
         prepend(&mut self.compat, format!("ata-{number}").as_bytes());
         self.add(place);
-        Some(Next::Above(device))
+        Some(Next::Above(at))
     }
 
-    fn hyper_v(&mut self, device: BString, guid_len: usize, lun: String) -> Option<Next> {
-        let host = self.scsi_ancestor(&device, "scsi_host")?;
-        let guid = self.sysfs.value(&self.sysfs.parent(&host)?, b"device_id")?;
+    fn hyper_v(&mut self, at: usize, guid_len: usize, lun: String) -> Option<Next> {
+        let host = self.scsi_above(at, "scsi_host")?;
+        let guid = self.sysfs.value(self.above(host, 1)?, b"device_id")?;
         if guid.len() < guid_len {
             return None;
         }
         let digits: Vec<u8> = guid.iter().copied().filter(|b| !matches!(b, b'{' | b'}' | b'-')).collect();
         self.has_parent = true;
         self.add([b"vmbus-", digits.as_slice(), b"-", lun.as_bytes()].concat());
-        Some(Next::Above(device))
+        Some(Next::Above(at))
     }
 
     /// Hosts are numbered as they come; what lasts is the distance to the first one of the adapter.
-    fn scsi_default(&mut self, device: BString) -> Option<Next> {
-        let [host_number, bus, target, lun] = scsi_numbers(&sysname(&device))?;
-        let host = self.scsi_ancestor(&device, "scsi_host")?;
-        let folder = host.rfind_byte(b'/').map(|at| &host[..at])?;
+    fn scsi_default(&mut self, at: usize) -> Option<Next> {
+        let [host_number, bus, target, lun] = scsi_numbers(&sysname(self.devpath(at)))?;
+        let host = self.scsi_above(at, "scsi_host")?;
+        let folder = self.devpath(host).rsplit_once_str("/")?.0;
         let first = self
             .sysfs
             .list(folder, b"")
