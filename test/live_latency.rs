@@ -1,0 +1,153 @@
+//! Nothing that waits may delay what does not depend on it: while a program, a RUN command, a helper, a locked
+//! disk or a busy RTNL holds one event up, the events of another device go through at once.
+//!
+//! `make bench` measures the latency under load; here the bound is wide enough for a busy machine and a debug
+//! build, and far below the delays, which take seconds.
+
+#[path = "support/cell.rs"]
+mod cell;
+#[path = "support/live.rs"]
+mod live;
+#[path = "support/loops.rs"]
+mod loops;
+
+use live::{Live, fresh_uuid, in_cell, ip, write_uevent};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+const MEDIAN: Duration = Duration::from_millis(10);
+const WORST_OF_HUNDRED: Duration = Duration::from_millis(100);
+
+/// A `change` of /dev/null every 10 ms, a hundred times; each answer is waited for.
+fn unrelated_events_go_through(live: &mut Live, while_what: &str) {
+    let mut latencies: Vec<Duration> = (0..100)
+        .map(|_| {
+            let uuid = fresh_uuid();
+            let start = Instant::now();
+            write_uevent("/sys/devices/virtual/mem/null", &format!("change {uuid}"));
+            live.announced_that("change of null", |m| m.get("SYNTH_UUID") == uuid);
+            let took = start.elapsed();
+            std::thread::sleep(Duration::from_millis(10).saturating_sub(took));
+            took
+        })
+        .collect();
+    latencies.sort();
+    println!("{while_what}: median {:?}, p99 {:?}", latencies[50], latencies[98]);
+    assert!(latencies[50] < MEDIAN, "{while_what}: median {:?}", latencies[50]);
+    assert!(latencies[98] < WORST_OF_HUNDRED, "{while_what}: p99 {:?}", latencies[98]);
+}
+
+#[test]
+fn while_a_program_runs() {
+    in_cell(|| {
+        let mut live = Live::start("KERNEL==\"w0\", PROGRAM==\"/bin/sleep 3\", ENV{SLEPT}=\"1\"\n");
+        ip("link add w0 type veth peer name w1");
+        unrelated_events_go_through(&mut live, "PROGRAM sleeps");
+        let add = live.announced("add", "/devices/virtual/net/w0");
+        assert_eq!(add.get("SLEPT"), "1");
+        live.stop();
+    });
+}
+
+#[test]
+fn while_an_import_and_a_run_command_run() {
+    in_cell(|| {
+        let rules = "KERNEL==\"w0\", IMPORT{program}=\"/bin/sh -c 'sleep 2; echo A=1'\"\n\
+            KERNEL==\"w2\", RUN+=\"/bin/sleep 2\"\n";
+        let mut live = Live::start(rules);
+        ip("link add w0 type veth peer name w1");
+        ip("link add w2 type veth peer name w3");
+        unrelated_events_go_through(&mut live, "IMPORT and RUN sleep");
+        // Both wait at the same time; the order of their ends is free.
+        let mut left = std::collections::HashSet::from(["w0", "w2"]);
+        live.announced_that("both events", |m| {
+            if m.get("INTERFACE") == "w0" {
+                assert_eq!(m.get("A"), "1");
+            }
+            left.remove(m.get("INTERFACE"));
+            left.is_empty()
+        });
+        live.stop();
+    });
+}
+
+#[test]
+fn while_a_disk_is_locked() {
+    in_cell(|| {
+        let disk = loops::Loop::add().expect("a loop device");
+        let mut live = Live::start("");
+        let node = std::fs::File::open(disk.node()).expect("opens the disk");
+        assert_eq!(unsafe { libc::flock(node.as_raw_fd(), libc::LOCK_EX) }, 0);
+        let uuid = fresh_uuid();
+        write_uevent(&disk.syspath(), &format!("change {uuid}"));
+        unrelated_events_go_through(&mut live, "a disk is locked");
+        drop(node);
+        live.announced_that("the locked disk", |m| m.get("SYNTH_UUID") == uuid);
+        live.stop();
+    });
+}
+
+/// RTNL is one lock for all namespaces: threads in a namespace of their own keep it busy, while interfaces
+/// of ours come and go, are renamed, written to (through a helper) and asked for attributes that take it.
+#[test]
+fn while_rtnl_is_busy_and_links_are_unknown() {
+    in_cell(|| {
+        let rules = "SUBSYSTEM!=\"net\", GOTO=\"end\"\n\
+            ACTION==\"add\", ATTR{ifalias}=\"by rule\"\n\
+            ENV{SPEED}=\"$attr{speed}\", ENV{DUPLEX}=\"$attr{duplex}\", ENV{IFLINK}=\"$attr{iflink}\"\n\
+            IMPORT{builtin}=\"net_driver\"\n\
+            ACTION==\"add\", KERNEL==\"old*\", NAME=\"new%n\"\n\
+            LABEL=\"end\"\n";
+        let mut live = Live::start(rules);
+        let busy = AtomicBool::new(true);
+        std::thread::scope(|scope| {
+            for thread in 0..2 {
+                let busy = &busy;
+                scope.spawn(move || keep_rtnl_busy(busy, thread));
+            }
+            let links = scope.spawn(|| {
+                for n in 0..10 {
+                    ip(&format!("link add old{n} type veth peer name peer{n}"));
+                    ip(&format!("link add gone{n} type veth peer name gonep{n}"));
+                    ip(&format!("link del gone{n}"));
+                }
+            });
+            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                unrelated_events_go_through(&mut live, "RTNL is busy");
+            }));
+            busy.store(false, Ordering::Release);
+            links.join().expect("the links are made");
+            if let Err(panic) = outcome {
+                std::panic::resume_unwind(panic);
+            }
+        });
+        live::eventually("all renames are done", || {
+            (0..10).all(|n| std::path::Path::new(&format!("/sys/class/net/new{n}")).exists())
+        });
+        live.settled();
+        for n in 0..10 {
+            let alias = std::fs::read_to_string(format!("/sys/class/net/new{n}/ifalias")).unwrap_or_default();
+            assert_eq!(alias.trim(), "by rule");
+        }
+        live.stop();
+    });
+}
+
+fn keep_rtnl_busy(busy: &AtomicBool, thread: usize) {
+    cell::check(unsafe { libc::unshare(libc::CLONE_NEWNET) }).expect("a network namespace");
+    while busy.load(Ordering::Acquire) {
+        let script: String = (0..20)
+            .map(|n| {
+                format!("link add x{thread}{n} type veth peer name y{thread}{n}\nlink del x{thread}{n}\n")
+            })
+            .collect();
+        let mut child = std::process::Command::new("ip")
+            .args(["-batch", "-"])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .expect("starts ip");
+        std::io::Write::write_all(child.stdin.as_mut().expect("piped"), script.as_bytes()).expect("ip reads");
+        let _ = child.wait();
+    }
+}
