@@ -10,6 +10,7 @@ pub mod database;
 pub mod enumerate;
 pub mod files;
 pub mod nodes;
+pub mod rule_files;
 pub mod sysfs;
 #[cfg(test)]
 pub mod tree;
