@@ -255,8 +255,18 @@ mod tests {
     fn the_highest_folder_wins_and_names_are_sorted_by_bytes() {
         let place = Place::new("order");
         for file in [
-            "etc/71-x.rules", "run/71-x.rules", "run/71-X.rules", "local/9-.rules", "run/9-.rules", "lib/10-.rules",
-            "lib/71-y.rules", "lib/71-x.rules", "local/71-y.rules", "lib/.hidden.rules", "lib/a.rules~", "lib/a.conf",
+            "etc/71-x.rules",
+            "run/71-x.rules",
+            "run/71-X.rules",
+            "local/9-.rules",
+            "run/9-.rules",
+            "lib/10-.rules",
+            "lib/71-y.rules",
+            "lib/71-x.rules",
+            "local/71-y.rules",
+            "lib/.hidden.rules",
+            "lib/a.rules~",
+            "lib/a.conf",
         ] {
             place.write(file, "#");
         }
