@@ -1,9 +1,246 @@
-//! The tool, `mudevadm`: one file per subcommand.
+//! The tool, `mudevadm`: one file per subcommand (interop.md section 5). Names, options, output and
+//! exit codes are those of `udevadm`.
+//!
+//! Must stay true: a subcommand returns why it stopped, and only [`main`] prints that and chooses the
+//! exit code; output goes through the one buffered writer that a subcommand is given, and a reader
+//! that goes away ends the tool without a word.
 
-use std::ffi::OsString;
+mod control;
+mod filter;
+mod info;
+mod monitor;
+mod settle;
+mod trigger;
+mod view;
+
+use crate::model::Action;
+use crate::world::Roots;
+use crate::world::config::parse_time_span;
+use bstr::BString;
+use lexopt::{Arg, Parser};
+use std::ffi::{OsStr, OsString};
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::process::ExitCode;
+use std::time::Duration;
+
+/// Why a subcommand stopped early.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Its help is wanted.
+    Help,
+    /// The version is wanted.
+    Version,
+    /// Nobody reads the output any more.
+    ReaderGone,
+    /// It failed; one line for the user.
+    Failed(String),
+}
+
+impl Stop {
+    /// A failure.
+    pub fn failed(text: impl Display) -> Stop {
+        Stop::Failed(text.to_string())
+    }
+}
+
+impl From<lexopt::Error> for Stop {
+    fn from(error: lexopt::Error) -> Stop {
+        Stop::failed(error)
+    }
+}
+
+/// For the output; what talks to others says what it could not do.
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Stop {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Stop::ReaderGone,
+            _ => Stop::failed(error),
+        }
+    }
+}
+
+/// What a subcommand gives.
+pub type Outcome = Result<ExitCode, Stop>;
+
+/// Where a subcommand prints.
+pub type Out<'a> = &'a mut dyn Write;
+
+/// A subcommand.
+struct Verb {
+    name: &'static str,
+    about: &'static str,
+    help: &'static str,
+    run: fn(&mut Parser, &Roots, Out) -> Outcome,
+}
+
+/// All subcommands in the order of `--help`.
+const VERBS: &[Verb] = &[
+    Verb { name: "info", about: "Show devices and their records", help: info::HELP, run: info::run },
+    Verb { name: "trigger", about: "Have the kernel send uevents", help: trigger::HELP, run: trigger::run },
+    Verb { name: "settle", about: "Wait for pending events", help: settle::HELP, run: settle::run },
+    Verb { name: "control", about: "Control the daemon", help: control::HELP, run: control::run },
+    Verb { name: "monitor", about: "Show events as they come", help: monitor::HELP, run: monitor::run },
+];
+
+/// Subcommands of udevadm that are still to be written.
+const LATER: &[&str] = &["hwdb", "wait", "lock", "cat"];
 
 /// `mudevadm`.
-pub fn main(_args: Vec<OsString>) -> ExitCode {
-    todo!()
+pub fn main(args: Vec<OsString>) -> ExitCode {
+    let mut args = args.into_iter();
+    let name = args.next().unwrap_or_default();
+    let name = std::path::Path::new(&name).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let outcome = dispatch(&mut Parser::from_args(args), &name, &Roots::default(), &mut out);
+    match outcome.and_then(|code| Ok(out.flush().map(|()| code)?)) {
+        Ok(code) => code,
+        // Parents take a death by SIGPIPE, which this stands for, as success too.
+        Err(Stop::ReaderGone) => ExitCode::SUCCESS,
+        Err(Stop::Failed(text)) => {
+            // What was printed before the failure comes first; nothing is to be done if it cannot.
+            let _ = out.flush();
+            eprintln!("{name}: {text}");
+            ExitCode::FAILURE
+        }
+        Err(Stop::Help | Stop::Version) => ExitCode::FAILURE,
+    }
 }
+
+fn dispatch(parser: &mut Parser, name: &str, roots: &Roots, out: Out) -> Outcome {
+    let mut level = log::LevelFilter::Info;
+    loop {
+        match parser.next()? {
+            Some(Arg::Short('d') | Arg::Long("debug")) => level = log::LevelFilter::Debug,
+            Some(Arg::Short('h') | Arg::Long("help")) => return print_help(name, out),
+            Some(Arg::Short('V') | Arg::Long("version")) => return print_version(out),
+            Some(Arg::Value(verb)) => {
+                start_log(level);
+                return run_verb(&verb.to_string_lossy(), parser, name, roots, out);
+            }
+            Some(other) => return Err(other.unexpected().into()),
+            None => return Err(Stop::failed("a subcommand is required; --help lists them")),
+        }
+    }
+}
+
+/// Messages go to standard error, one line each, as they are.
+fn start_log(level: log::LevelFilter) {
+    let line = |out: &mut env_logger::fmt::Formatter, record: &log::Record| writeln!(out, "{}", record.args());
+    // A second call (tests) finds the logger set up already.
+    let _ = env_logger::Builder::new().filter_level(level).format(line).try_init();
+}
+
+fn run_verb(verb: &str, parser: &mut Parser, name: &str, roots: &Roots, out: Out) -> Outcome {
+    match verb {
+        "help" => return print_help(name, out),
+        "version" => return print_version(out),
+        _ => {}
+    }
+    let Some(found) = VERBS.iter().find(|v| v.name == verb) else {
+        let what = if LATER.contains(&verb) { "is not written yet" } else { "is no subcommand" };
+        return Err(Stop::Failed(format!("{verb:?} {what}; --help lists those there are")));
+    };
+    match (found.run)(parser, roots, out) {
+        Err(Stop::Help) => {
+            writeln!(out, "{name} {}", found.help)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(Stop::Version) => print_version(out),
+        Err(Stop::Failed(text)) => Err(Stop::Failed(format!("{verb}: {text}"))),
+        other => other,
+    }
+}
+
+fn print_version(out: Out) -> Outcome {
+    writeln!(out, "{}", crate::UDEV_VERSION)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_help(name: &str, out: Out) -> Outcome {
+    writeln!(out, "{name} [-d|--debug] [-h|--help] [-V|--version] SUBCOMMAND [OPTIONS]\n")?;
+    for verb in VERBS {
+        writeln!(out, "  {:<14}{}", verb.name, verb.about)?;
+    }
+    writeln!(out, "\nEach subcommand explains its options with --help.")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// An option that a subcommand does not know itself.
+fn other_option(arg: Arg) -> Stop {
+    match arg {
+        Arg::Short('h') | Arg::Long("help") => Stop::Help,
+        Arg::Short('V') | Arg::Long("version") => Stop::Version,
+        other => other.unexpected().into(),
+    }
+}
+
+/// Seconds, decimals allowed, or a time span such as `2min 30s`.
+fn parse_seconds(text: &OsStr) -> Result<Duration, Stop> {
+    parse_time_span(text.as_bytes()).ok_or_else(|| Stop::Failed(format!("{text:?} is no time span")))
+}
+
+/// The value of an option, in bytes.
+fn bytes_value(parser: &mut Parser) -> Result<BString, Stop> {
+    Ok(parser.value()?.into_vec().into())
+}
+
+/// The value of an option as text.
+fn text_value(parser: &mut Parser) -> Result<String, Stop> {
+    parser.value()?.into_string().map_err(|bad| Stop::Failed(format!("{bad:?} is not UTF-8")))
+}
+
+/// The value of `--action`; None if it was `help` and the list is printed.
+fn action_value(parser: &mut Parser, out: Out) -> Result<Option<Action>, Stop> {
+    let text = text_value(parser)?;
+    if text == "help" {
+        for action in Action::ALL {
+            writeln!(out, "{action}")?;
+        }
+        return Ok(None);
+    }
+    Action::parse(text.as_bytes()).map(Some).ok_or_else(|| Stop::Failed(format!("Unknown action '{text}'")))
+}
+
+/// Subcommands that speak with the system do nothing in a chroot, where the daemon outside would be
+/// meant by nobody (interop.md 5.1).
+fn ignored_in_chroot(verb: &str, roots: &Roots) -> bool {
+    if std::env::var_os("SYSTEMD_IGNORE_CHROOT").is_some_and(|v| v == "1") || !roots.in_chroot() {
+        return false;
+    }
+    eprintln!("Running in chroot, ignoring request: {verb}");
+    true
+}
+
+/// How JSON is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Json {
+    Short,
+    Pretty,
+}
+
+impl Json {
+    /// `pretty`, `short`, or `off`: None.
+    fn parse(text: &str) -> Result<Option<Json>, Stop> {
+        match text {
+            "pretty" => Ok(Some(Json::Pretty)),
+            "short" => Ok(Some(Json::Short)),
+            "off" => Ok(None),
+            _ => Err(Stop::Failed(format!("{text:?} is none of pretty, short, off"))),
+        }
+    }
+
+    /// One value and the end of its line.
+    fn write(self, out: Out, value: &impl serde::Serialize) -> Result<(), Stop> {
+        let text = match self {
+            Json::Short => serde_json::to_vec(value),
+            Json::Pretty => serde_json::to_vec_pretty(value),
+        };
+        out.write_all(&text.map_err(Stop::failed)?)?;
+        Ok(out.write_all(b"\n")?)
+    }
+}
+
+#[cfg(test)]
+mod tests;

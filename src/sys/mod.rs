@@ -12,5 +12,6 @@ pub mod ioctl;
 pub mod netlink;
 pub mod node;
 pub mod process;
+pub mod random;
 pub mod signal;
 pub mod unix;

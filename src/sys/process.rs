@@ -342,6 +342,21 @@ pub fn wait_readable(fd: BorrowedFd, limit: Duration) -> io::Result<bool> {
     }
 }
 
+/// Waits until one of the descriptors is readable or the time (None: without end) is over; says which
+/// are. For the tool.
+pub fn wait_any_readable<const N: usize>(
+    fds: [BorrowedFd; N],
+    limit: Option<Duration>,
+) -> io::Result<[bool; N]> {
+    let millis = limit.map_or(-1, |l| c_int::try_from(l.as_millis()).unwrap_or(c_int::MAX));
+    let mut polls = fds.map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 });
+    // SAFETY: N pollfds of ours.
+    match unsafe { libc::poll(polls.as_mut_ptr(), N as libc::nfds_t, millis) } {
+        n if n < 0 => Err(io::Error::last_os_error()),
+        _ => Ok(polls.map(|poll| poll.revents != 0)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

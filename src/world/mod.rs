@@ -78,6 +78,17 @@ impl Roots {
         PathBuf::from(OsStr::from_bytes(path))
     }
 
+    /// Whether we live in a chroot: the root of the first process is another than ours (interop.md 5.1).
+    /// Without the right to look there, no.
+    pub fn in_chroot(&self) -> bool {
+        use std::os::unix::fs::MetadataExt;
+        let place = |path: &std::path::Path| std::fs::metadata(path).map(|m| (m.dev(), m.ino()));
+        match (place(&self.proc.join("1/root")), place(std::path::Path::new("/"))) {
+            (Ok(theirs), Ok(ours)) => theirs != ours,
+            _ => false,
+        }
+    }
+
     /// Whether sysfs is the real one, so that link attributes may come from the link table.
     pub fn sys_is_real(&self) -> bool {
         self.sys == std::path::Path::new("/sys")

@@ -1,0 +1,192 @@
+//! `control`: tells the daemon what to do, in dialect B of the classic protocol (interop.md 3.2, 3.3,
+//! 5.4).
+
+use super::{Out, Outcome, Stop, bytes_value, ignored_in_chroot, other_option, parse_seconds, text_value};
+use crate::model::control::{Datagram, Message};
+use crate::sys::{process, unix};
+use crate::world::Roots;
+use bstr::ByteSlice;
+use lexopt::{Arg, Parser};
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Why the daemon could not be told.
+#[derive(Debug)]
+pub enum SendError {
+    /// Nobody listens.
+    NoDaemon(io::Error),
+    /// A text is too long for a datagram.
+    TooLong,
+    /// It did not answer in time.
+    TimedOut,
+    Io(io::Error),
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SendError::NoDaemon(error) => write!(f, "cannot reach the daemon: {error}"),
+            SendError::TooLong => f.write_str("the text is longer than 255 bytes"),
+            SendError::TimedOut => f.write_str("the daemon did not answer in time"),
+            SendError::Io(error) => write!(f, "cannot talk to the daemon: {error}"),
+        }
+    }
+}
+
+/// Sends messages over one connection and waits for the daemon's answer, None: not at all.
+pub fn send(socket: &Path, messages: &[Message], limit: Option<Duration>) -> Result<(), SendError> {
+    let connection = unix::connect_seqpacket(socket).map_err(SendError::NoDaemon)?;
+    for message in messages.iter().chain([&Message::End]) {
+        send_one(&connection, message)?;
+    }
+    let Some(limit) = limit.filter(|l| !l.is_zero()) else { return Ok(()) };
+    match process::wait_readable(connection.as_fd(), limit) {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(SendError::TimedOut),
+        Err(error) => Err(SendError::Io(error)),
+    }
+}
+
+fn send_one(connection: &OwnedFd, message: &Message) -> Result<(), SendError> {
+    let version = format!("udev-{}", crate::UDEV_VERSION).into();
+    let datagram = Datagram { version, message: message.clone() };
+    let datagram = datagram.render().ok_or(SendError::TooLong)?;
+    match unix::send(connection.as_fd(), &datagram) {
+        // The daemon has ended on EXIT before it read END.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe && *message == Message::End => Ok(()),
+        result => result.map_err(SendError::Io),
+    }
+}
+
+/// What `control --help` says.
+pub const HELP: &str = "control OPTION...
+
+Tell the daemon what to do.
+
+  -e --exit                   Finish running events and end the daemon
+  -l --log-level=LEVEL        Set the log level (emerg ... debug, 0 ... 7)
+  -s --stop-exec-queue        Queue events, start none
+  -S --start-exec-queue       Start events again
+  -R --reload                 Load rules and configuration again
+  -p --property=KEY=VALUE     Set a global property; an empty value unsets it
+  -m --children-max=N         Programs at once; 0 is the default
+     --ping                   Wait until the daemon has all events that the kernel sent
+  -t --timeout=SECONDS        How long to wait for the answer (60; 0: not at all)
+  -h --help                   Show this help
+  -V --version                Show the version";
+
+/// Syslog's number (syslog(3)) of a level by name or number.
+fn log_number(text: &str) -> Option<u8> {
+    Some(match text {
+        "emerg" => 0,
+        "alert" => 1,
+        "crit" => 2,
+        "err" | "error" => 3,
+        "warning" | "warn" => 4,
+        "notice" => 5,
+        "info" => 6,
+        "debug" => 7,
+        _ => return text.parse().ok().filter(|&n| n <= 7),
+    })
+}
+
+/// What the options ask for: messages, and how long to wait.
+fn parse(parser: &mut Parser) -> Result<(Vec<Message>, Duration), Stop> {
+    let mut messages = Vec::new();
+    let mut timeout = Duration::from_secs(60);
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Arg::Short('e') | Arg::Long("exit") => messages.push(Message::Exit),
+            Arg::Short('l') | Arg::Long("log-level" | "log-priority") => {
+                let text = text_value(parser)?;
+                let level = log_number(&text)
+                    .ok_or_else(|| Stop::Failed(format!("{text:?} is no log level")))?;
+                messages.push(Message::SetLogLevel(level));
+            }
+            Arg::Short('s') | Arg::Long("stop-exec-queue") => messages.push(Message::StopExecQueue),
+            Arg::Short('S') | Arg::Long("start-exec-queue") => messages.push(Message::StartExecQueue),
+            Arg::Short('R') | Arg::Long("reload" | "reload-rules") => messages.push(Message::Reload),
+            Arg::Short('p') | Arg::Long("property" | "env") => {
+                let text = bytes_value(parser)?;
+                let Some((name, value)) = text.split_once_str("=") else {
+                    return Err(Stop::Failed(format!("{text:?} is not of the form KEY=VALUE")));
+                };
+                messages.push(Message::SetEnv { name: name.into(), value: value.into() });
+            }
+            Arg::Short('m') | Arg::Long("children-max") => {
+                let text = text_value(parser)?;
+                let number =
+                    text.parse::<u16>().map_err(|_| Stop::Failed(format!("{text:?} is no number of children")))?;
+                messages.push(Message::SetChildrenMax(number.into()));
+            }
+            Arg::Long("ping") => messages.push(Message::Ping),
+            Arg::Short('t') | Arg::Long("timeout") => timeout = parse_seconds(&parser.value()?)?,
+            other => return Err(other_option(other)),
+        }
+    }
+    if messages.is_empty() {
+        return Err(Stop::failed("say what to do; --help lists the options"));
+    }
+    Ok((messages, timeout))
+}
+
+/// Runs the subcommand.
+pub fn run(parser: &mut Parser, roots: &Roots, _out: Out) -> Outcome {
+    let (messages, timeout) = parse(parser)?;
+    if ignored_in_chroot("control", roots) {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !process::is_root() {
+        return Err(Stop::failed("only root may control the daemon"));
+    }
+    send(&roots.run.join("udev/control"), &messages, Some(timeout)).map_err(Stop::failed)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse_words(words: &[&str]) -> Result<(Vec<Message>, Duration), Stop> {
+        parse(&mut Parser::from_args(words))
+    }
+
+    #[test]
+    fn options_become_messages_in_their_order() {
+        let set = |name: &str, value: &str| Message::SetEnv { name: name.into(), value: value.into() };
+        for (words, expected) in [
+            (&["--reload"][..], vec![Message::Reload]),
+            (&["--reload-rules", "-R"], vec![Message::Reload, Message::Reload]),
+            (&["-l", "debug"], vec![Message::SetLogLevel(7)]),
+            (&["--log-priority=3", "--ping"], vec![Message::SetLogLevel(3), Message::Ping]),
+            (&["-s", "-S"], vec![Message::StopExecQueue, Message::StartExecQueue]),
+            (&["-pA=b=c", "--env=D="], vec![set("A", "b=c"), set("D", "")]),
+            (&["-m", "0", "--exit"], vec![Message::SetChildrenMax(0), Message::Exit]),
+        ] {
+            assert_eq!(parse_words(words), Ok((expected, Duration::from_secs(60))), "{words:?}");
+        }
+        assert_eq!(parse_words(&["-t", "0", "-e"]), Ok((vec![Message::Exit], Duration::ZERO)));
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        for words in [
+            &[][..],
+            &["-t", "5"],
+            &["-p", "A"],
+            &["-l", "loud"],
+            &["-l", "8"],
+            &["-m", "-1"],
+            &["--frob"],
+            &["word"],
+            &["-t", "x", "-e"],
+        ] {
+            assert!(matches!(parse_words(words), Err(Stop::Failed(_))), "{words:?}");
+        }
+        assert_eq!(parse_words(&["-e", "-h"]), Err(Stop::Help));
+    }
+}

@@ -1,0 +1,113 @@
+//! The options that choose devices, shared by `info` and `trigger` (interop.md 5.2, 5.3).
+
+use super::view::Devices;
+use super::{Stop, bytes_value};
+use crate::rules::glob::Glob;
+use crate::world::enumerate::Filter;
+use bstr::{BString, ByteSlice};
+use lexopt::Parser;
+
+/// What the options do, for the help of both subcommands.
+macro_rules! filter_help {
+    () => {
+        "  -s --subsystem-match=SUBSYSTEM    Devices of this subsystem (patterns, repeatable)
+  -S --subsystem-nomatch=SUBSYSTEM  No devices of this subsystem
+  -a --attr-match=FILE[=VALUE]      Devices with this attribute
+  -A --attr-nomatch=FILE[=VALUE]    No devices with this attribute
+  -p --property-match=KEY=VALUE     Devices with this property
+  -g --tag-match=TAG                Devices with this tag
+  -y --sysname-match=NAME           Devices of this name in /sys
+     --name-match=NAME              The device of this node, and those below it
+  -b --parent-match=DEVICE          This device and those below it
+     --initialized-match            Devices that have a record
+     --initialized-nomatch          Devices that have none"
+    };
+}
+pub(super) use filter_help;
+
+/// One of the options.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Match {
+    Subsystem,
+    NotSubsystem,
+    Attr,
+    NotAttr,
+    Property,
+    Tag,
+    Sysname,
+    Name,
+    Parent,
+    Initialized,
+    NotInitialized,
+}
+
+impl Match {
+    /// The option of this long name.
+    pub fn from_long(name: &str) -> Option<Match> {
+        Some(match name {
+            "subsystem-match" => Match::Subsystem,
+            "subsystem-nomatch" => Match::NotSubsystem,
+            "attr-match" => Match::Attr,
+            "attr-nomatch" => Match::NotAttr,
+            "property-match" => Match::Property,
+            "tag-match" => Match::Tag,
+            "sysname-match" => Match::Sysname,
+            "name-match" => Match::Name,
+            "parent-match" => Match::Parent,
+            "initialized-match" => Match::Initialized,
+            "initialized-nomatch" => Match::NotInitialized,
+            _ => return None,
+        })
+    }
+
+    /// The option of this letter, in `trigger` only.
+    pub fn from_short(letter: char) -> Option<Match> {
+        Some(match letter {
+            's' => Match::Subsystem,
+            'S' => Match::NotSubsystem,
+            'a' => Match::Attr,
+            'A' => Match::NotAttr,
+            'p' => Match::Property,
+            'g' => Match::Tag,
+            'y' => Match::Sysname,
+            'b' => Match::Parent,
+            _ => return None,
+        })
+    }
+
+    /// Reads the option's value, if it has one, into the filter.
+    pub fn read(self, parser: &mut Parser, filter: &mut Filter, devices: &Devices) -> Result<(), Stop> {
+        match self {
+            Match::Subsystem => filter.subsystems.push(glob(&bytes_value(parser)?)),
+            Match::NotSubsystem => filter.not_subsystems.push(glob(&bytes_value(parser)?)),
+            Match::Attr => filter.attrs.push(attribute(&bytes_value(parser)?)),
+            Match::NotAttr => filter.not_attrs.push(attribute(&bytes_value(parser)?)),
+            Match::Property => filter.properties.push(property(&bytes_value(parser)?)),
+            Match::Tag => filter.tags.push(bytes_value(parser)?),
+            Match::Sysname => filter.sysnames.push(glob(&bytes_value(parser)?)),
+            Match::Name => filter.parents.push(devices.find_node(&bytes_value(parser)?)?.devpath),
+            Match::Parent => filter.parents.push(devices.find_with_devpath(&bytes_value(parser)?)?.devpath),
+            Match::Initialized => filter.initialized = Some(true),
+            Match::NotInitialized => filter.initialized = Some(false),
+        }
+        Ok(())
+    }
+}
+
+fn glob(pattern: &[u8]) -> Glob {
+    Glob::new(pattern, false)
+}
+
+/// `FILE` or `FILE=VALUE`.
+fn attribute(text: &[u8]) -> (BString, Option<Glob>) {
+    match text.split_once_str("=") {
+        Some((name, value)) => (name.into(), Some(glob(value))),
+        None => (text.into(), None),
+    }
+}
+
+/// `KEY=VALUE`; `KEY` alone wants any value.
+fn property(text: &[u8]) -> (Glob, Glob) {
+    let (name, value) = text.split_once_str("=").unwrap_or((text, b"*"));
+    (glob(name), glob(value))
+}

@@ -1,0 +1,130 @@
+//! The attribute walk (interop.md 5.2.3): every attribute of a device and of its parents, as the rules
+//! language matches it.
+
+use super::super::view::Devices;
+use super::super::{Json, Out, Stop};
+use crate::model::Errno;
+use crate::model::device::sysname;
+use bstr::{BStr, BString, ByteSlice};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use std::os::unix::fs::PermissionsExt;
+
+/// Files that are no attributes to match, whatever their content.
+const SKIPPED: [&[u8]; 7] =
+    [b"uevent", b"dev", b"modalias", b"resource", b"driver", b"subsystem", b"module"];
+
+/// Directories of attributes within each other: power, queues/rx-0 and the like.
+const DEPTH_MAX: usize = 8;
+
+const INTRODUCTION: &str = "
+What follows begins with the device that was asked for and goes up the chain of its
+parents. Each attribute is printed as the key of a udev rule that matches it. A rule
+may combine the attributes of the device with those of one single parent.
+";
+
+/// One device of the walk.
+#[derive(Debug)]
+struct Step {
+    devpath: BString,
+    subsystem: BString,
+    driver: BString,
+    /// Sorted by name.
+    attrs: Vec<(BString, BString)>,
+}
+
+/// Prints the walk, or one JSON text sequence (RFC 7464) of it.
+pub fn print(devices: &Devices, devpath: &BStr, json: Option<Json>, out: Out) -> Result<(), Stop> {
+    let step = |devpath: &BStr, subsystem: BString, driver: BString| Step {
+        attrs: attributes(devices, devpath),
+        devpath: devpath.to_owned(),
+        subsystem,
+        driver,
+    };
+    let sysfs = &devices.sysfs;
+    let first = step(
+        devpath,
+        sysfs.subsystem(devpath).unwrap_or_default(),
+        sysfs.driver(devpath).unwrap_or_default(),
+    );
+    let parents = sysfs.parents(devpath).into_iter();
+    let mut steps =
+        std::iter::once(first).chain(parents.map(|p| step(p.devpath.as_bstr(), p.subsystem, p.driver)));
+    match json {
+        Some(json) => steps.try_for_each(|step| {
+            out.write_all(b"\x1e")?;
+            json.write(out, &step)
+        }),
+        None => {
+            writeln!(out, "{INTRODUCTION}")?;
+            steps.enumerate().try_for_each(|(index, step)| print_step(&step, index > 0, out))
+        }
+    }
+}
+
+fn print_step(step: &Step, is_parent: bool, out: Out) -> Result<(), Stop> {
+    let (parent, plural) = if is_parent { ("parent ", "S") } else { ("", "") };
+    writeln!(out, "  looking at {parent}device '{}':", step.devpath)?;
+    let name = sysname(&step.devpath);
+    for (key, value) in [("KERNEL", &name), ("SUBSYSTEM", &step.subsystem), ("DRIVER", &step.driver)] {
+        writeln!(out, "    {key}{plural}==\"{value}\"")?;
+    }
+    for (name, value) in &step.attrs {
+        writeln!(out, "    ATTR{plural}{{{name}}}==\"{value}\"")?;
+    }
+    Ok(writeln!(out)?)
+}
+
+fn attributes(devices: &Devices, devpath: &BStr) -> Vec<(BString, BString)> {
+    let mut attrs = Vec::new();
+    collect(devices, devpath, b"", 0, &mut attrs);
+    attrs.sort();
+    attrs
+}
+
+/// Attributes in the device's directory and in directories below it that are no devices themselves.
+fn collect(
+    devices: &Devices,
+    devpath: &BStr,
+    below: &[u8],
+    depth: usize,
+    attrs: &mut Vec<(BString, BString)>,
+) {
+    for name in devices.sysfs.list(devpath, below) {
+        let name = if below.is_empty() { name } else { [below, b"/", &name].concat().into() };
+        let Ok(meta) = std::fs::symlink_metadata(devices.sysfs.path_of(devpath, &name)) else { continue };
+        if meta.is_dir() {
+            let is_device = devices.sysfs.exists(devpath, &[&name[..], b"/uevent"].concat());
+            if !is_device && depth < DEPTH_MAX {
+                collect(devices, devpath, &name, depth + 1, attrs);
+            }
+        } else if meta.is_file() && meta.permissions().mode() & 0o600 != 0 && !SKIPPED.contains(&name.as_slice()) {
+            attrs.extend(value(devices, devpath, name.as_bstr()).map(|value| (name, value)));
+        }
+    }
+}
+
+/// The value as it is shown; None for what is not worth showing.
+fn value(devices: &Devices, devpath: &BStr, name: &BStr) -> Option<BString> {
+    match devices.sysfs.read_attr(devpath, name) {
+        Ok(value) if value.starts_with(b"/") => None,
+        Ok(value) if value.iter().all(|b| (b' '..=b'~').contains(b)) => Some(value),
+        Err(Errno(libc::EPERM)) => Some("(not readable)".into()),
+        _ => None,
+    }
+}
+
+impl Serialize for Step {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let text = |bytes: &BString| bytes.to_str_lossy().into_owned();
+        let some = |bytes: &BString| (!bytes.is_empty()).then(|| text(bytes));
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("DEVPATH", &text(&self.devpath))?;
+        map.serialize_entry("KERNEL", &text(&sysname(&self.devpath)))?;
+        map.serialize_entry("SUBSYSTEM", &some(&self.subsystem))?;
+        map.serialize_entry("DRIVER", &some(&self.driver))?;
+        for (name, value) in &self.attrs {
+            map.serialize_entry(&format!("ATTR{{{name}}}"), &text(value))?;
+        }
+        map.end()
+    }
+}

@@ -1,0 +1,318 @@
+//! `monitor`: prints kernel uevents and the daemon's announcements as they come (interop.md 2.5, 2.6,
+//! 5.4).
+
+use super::{Out, Outcome, Stop, bytes_value, ignored_in_chroot, other_option};
+use crate::model::event::Tags;
+use crate::model::{Uevent, announcement};
+use crate::sys::netlink::{self, Received};
+use crate::sys::process::wait_any_readable;
+use crate::sys::signal::SignalFd;
+use crate::sys::{clock, netlink::Sender};
+use crate::world::Roots;
+use bstr::{BString, ByteSlice};
+use lexopt::{Arg, Parser};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// What `monitor --help` says.
+pub const HELP: &str = "monitor [OPTIONS]
+
+Show the kernel's uevents and the daemon's announcements as they come.
+
+  -p --property                            Show the properties too (-e, --environment)
+  -k --kernel                              Only the kernel's uevents
+  -u --udev                                Only the daemon's announcements
+  -s --subsystem-match=SUBSYSTEM[/DEVTYPE] Only events of this subsystem (repeatable)
+  -t --tag-match=TAG                       Only events with this tag (repeatable)
+  -h --help                                Show this help
+  -V --version                             Show the version";
+
+/// Bytes asked for as receive buffer, as every receiver of udev does (interop.md 2.7).
+const RECEIVE_BUFFER: usize = 128 << 20;
+/// The longest message: properties have no limit of their own, netlink has.
+const MESSAGE_MAX: usize = 64 << 10;
+
+/// Who speaks in a netlink group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Speaker {
+    Kernel,
+    Udev,
+}
+
+impl Speaker {
+    /// Bit of its multicast group.
+    fn group(self) -> u32 {
+        match self {
+            Speaker::Kernel => 1,
+            Speaker::Udev => 2,
+        }
+    }
+
+    /// Whether a message may come from this sender: root, and in the kernel's group the kernel itself.
+    fn trusts(self, sender: &Sender) -> bool {
+        let is_root = sender.credentials.is_some_and(|c| c.uid == 0);
+        is_root
+            && sender.groups == self.group()
+            && match self {
+                Speaker::Kernel => sender.portid == 0,
+                Speaker::Udev => sender.portid != 0,
+            }
+    }
+}
+
+/// A socket that hears one speaker.
+#[derive(Debug)]
+pub struct Receiver {
+    speaker: Speaker,
+    socket: OwnedFd,
+    buffer: Vec<u8>,
+}
+
+impl Receiver {
+    /// Begins to listen.
+    pub fn open(speaker: Speaker) -> Result<Receiver, Stop> {
+        let open = || {
+            let socket = netlink::open_uevent(speaker.group())?;
+            // Without it more can be lost, no more than that.
+            let _ = netlink::set_receive_buffer(socket.as_fd(), RECEIVE_BUFFER);
+            Ok(socket)
+        };
+        let socket: io::Result<OwnedFd> = open();
+        let socket = socket.map_err(|e| Stop::Failed(format!("cannot listen for events: {e}")))?;
+        Ok(Receiver { speaker, socket, buffer: vec![0; MESSAGE_MAX] })
+    }
+
+    /// The next good message; None when nothing is there. What is no message of the speaker is skipped.
+    pub fn receive(&mut self) -> Result<Option<Uevent>, Stop> {
+        loop {
+            match netlink::receive(self.socket.as_fd(), &mut self.buffer) {
+                Ok(received) => match self.parse(received) {
+                    Ok(uevent) => return Ok(Some(uevent)),
+                    Err(reason) => log::debug!("Skipping a message: {reason}"),
+                },
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
+                    log::warn!("Messages were lost: they came faster than they could be shown");
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Stop::Failed(format!("cannot receive events: {error}"))),
+            }
+        }
+    }
+
+    fn parse(&self, received: Received) -> Result<Uevent, String> {
+        if !self.speaker.trusts(&received.sender) {
+            return Err(format!("its sender is not trusted: {:?}", received.sender));
+        }
+        let datagram = self.buffer.get(..received.len).filter(|_| !received.truncated).ok_or("it is too long")?;
+        match self.speaker {
+            Speaker::Kernel => Uevent::parse_kernel(datagram).map_err(|e| e.to_string()),
+            Speaker::Udev => announcement::parse(datagram).map(|a| a.uevent).map_err(|e| e.to_string()),
+        }
+    }
+}
+
+impl AsFd for Receiver {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Options {
+    properties: bool,
+    kernel: bool,
+    udev: bool,
+    /// Subsystem, and devtype if one was given.
+    subsystems: Vec<(BString, Option<BString>)>,
+    tags: Vec<BString>,
+}
+
+fn parse(parser: &mut Parser) -> Result<Options, Stop> {
+    let mut options = Options::default();
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Arg::Short('p' | 'e') | Arg::Long("property" | "environment") => options.properties = true,
+            Arg::Short('k') | Arg::Long("kernel") => options.kernel = true,
+            Arg::Short('u') | Arg::Long("udev") => options.udev = true,
+            Arg::Short('s') | Arg::Long("subsystem-match") => {
+                let text = bytes_value(parser)?;
+                options.subsystems.push(match text.split_once_str("/") {
+                    Some((subsystem, devtype)) => (subsystem.into(), Some(devtype.into())),
+                    None => (text, None),
+                });
+            }
+            Arg::Short('t') | Arg::Long("tag-match") => {
+                let tag = bytes_value(parser)?;
+                if !Tags::is_valid(&tag) {
+                    return Err(Stop::Failed(format!("{tag:?} is no tag")));
+                }
+                options.tags.push(tag);
+            }
+            other => return Err(other_option(other)),
+        }
+    }
+    if !options.kernel && !options.udev {
+        (options.kernel, options.udev) = (true, true);
+    }
+    Ok(options)
+}
+
+impl Options {
+    /// Whether an event is to be shown: one of the subsystems, and one of the tags.
+    fn wants(&self, uevent: &Uevent) -> bool {
+        let devtype = uevent.properties.get("DEVTYPE");
+        let subsystem = |(subsystem, wanted): &(BString, Option<BString>)| {
+            *subsystem == uevent.subsystem && wanted.as_ref().is_none_or(|w| devtype == Some(w.as_bstr()))
+        };
+        let tags = uevent.properties.get("TAGS").unwrap_or_default();
+        let tag = |tag: &BString| tags.split(|&b| b == b':').any(|t| t == tag.as_slice());
+        (self.subsystems.is_empty() || self.subsystems.iter().any(subsystem))
+            && (self.tags.is_empty() || self.tags.iter().any(tag))
+    }
+}
+
+/// Runs the subcommand.
+pub fn run(parser: &mut Parser, roots: &Roots, out: Out) -> Outcome {
+    let options = parse(parser)?;
+    if ignored_in_chroot("monitor", roots) {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let signals = SignalFd::new(&[libc::SIGINT, libc::SIGTERM]).map_err(Stop::failed)?;
+    let open = |wanted: bool, speaker| wanted.then(|| Receiver::open(speaker)).transpose();
+    let mut receivers = [open(options.kernel, Speaker::Kernel)?, open(options.udev, Speaker::Udev)?];
+    print_heading(&options, out)?;
+    loop {
+        out.flush()?;
+        // A receiver that is not wanted is stood in for by the signals.
+        let fds = [0, 1].map(|i| receivers[i].as_ref().map_or(signals.as_fd(), |r| r.as_fd()));
+        match wait_any_readable([signals.as_fd(), fds[0], fds[1]], None) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(Stop::failed(error)),
+            Ok([true, ..]) => return Ok(ExitCode::SUCCESS),
+            Ok(_) => {}
+        }
+        for receiver in receivers.iter_mut().flatten() {
+            // One at a time, so that a flood in one group does not hide the other.
+            if let Some(uevent) = receiver.receive()?.filter(|uevent| options.wants(uevent)) {
+                print_event(receiver.speaker, clock::monotonic(), &uevent, options.properties, out)?;
+            }
+        }
+    }
+}
+
+fn print_heading(options: &Options, out: Out) -> Result<(), Stop> {
+    writeln!(out, "monitor will print the received events for:")?;
+    if options.udev {
+        writeln!(out, "UDEV - the event which udev sends out after rule processing")?;
+    }
+    if options.kernel {
+        writeln!(out, "KERNEL - the kernel uevent")?;
+    }
+    Ok(writeln!(out)?)
+}
+
+fn print_event(
+    speaker: Speaker,
+    at: Duration,
+    uevent: &Uevent,
+    properties: bool,
+    out: Out,
+) -> Result<(), Stop> {
+    let source = match speaker {
+        Speaker::Kernel => "KERNEL",
+        Speaker::Udev => "UDEV",
+    };
+    write!(out, "{source:<6}[{}.{:06}] ", at.as_secs(), at.subsec_micros())?;
+    writeln!(out, "{:<8} {} ({})", uevent.action.as_str(), uevent.devpath, uevent.subsystem)?;
+    if properties {
+        for property in uevent.properties.iter() {
+            out.write_all(&[&property.name[..], b"=", &property.value, b"\n"].concat())?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::netlink::Credentials;
+
+    fn parse_words(words: &[&str]) -> Result<Options, Stop> {
+        parse(&mut Parser::from_args(words))
+    }
+
+    fn uevent(lines: &str) -> Uevent {
+        Uevent::from_lines(lines.split(' ').map(str::as_bytes)).unwrap()
+    }
+
+    #[test]
+    fn both_speakers_are_heard_unless_one_is_chosen() {
+        for (words, kernel, udev) in [
+            (&[][..], true, true),
+            (&["-k"], true, false),
+            (&["--udev", "-p"], false, true),
+            (&["-ku"], true, true),
+        ] {
+            let options = parse_words(words).unwrap();
+            assert_eq!((options.kernel, options.udev), (kernel, udev), "{words:?}");
+        }
+        for words in [&["-t", "a b"][..], &["--tag-match="], &["x"], &["-x"]] {
+            assert!(matches!(parse_words(words), Err(Stop::Failed(_))), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn one_of_the_subsystems_and_one_of_the_tags_must_fit() {
+        let disk = uevent("ACTION=add DEVPATH=/d SUBSYSTEM=block SEQNUM=1 DEVTYPE=disk TAGS=:a:bc:");
+        let null = uevent("ACTION=add DEVPATH=/d SUBSYSTEM=mem SEQNUM=1");
+        for (words, wants_disk, wants_null) in [
+            (&[][..], true, true),
+            (&["-s", "block"], true, false),
+            (&["-s", "block/partition"], false, false),
+            (&["-s", "block/disk", "-s", "mem"], true, true),
+            (&["-t", "b"], false, false),
+            (&["-t", "b", "-t", "bc"], true, false),
+            (&["-s", "mem", "-t", "a"], false, false),
+        ] {
+            let options = parse_words(words).unwrap();
+            assert_eq!((options.wants(&disk), options.wants(&null)), (wants_disk, wants_null), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn events_are_shown_as_scripts_expect_them() {
+        let change = uevent("ACTION=change DEVPATH=/devices/virtual/mem/null SUBSYSTEM=mem SEQNUM=7");
+        let mut out = Vec::new();
+        print_event(Speaker::Udev, Duration::from_micros(775_869_113), &change, false, &mut out).unwrap();
+        print_event(Speaker::Kernel, Duration::from_micros(5_000_042), &change, true, &mut out).unwrap();
+        assert_eq!(
+            out.as_bstr(),
+            "UDEV  [775.869113] change   /devices/virtual/mem/null (mem)\n\
+             KERNEL[5.000042] change   /devices/virtual/mem/null (mem)\n\
+             ACTION=change\nDEVPATH=/devices/virtual/mem/null\nSUBSYSTEM=mem\nSEQNUM=7\n\n"
+        );
+    }
+
+    #[test]
+    fn only_root_and_the_kernel_itself_are_believed() {
+        let sender = |portid, groups, uid| Sender {
+            portid,
+            groups,
+            credentials: Some(Credentials { pid: 1, uid }),
+        };
+        assert!(Speaker::Kernel.trusts(&sender(0, 1, 0)) && Speaker::Udev.trusts(&sender(7, 2, 0)));
+        for (speaker, sender) in [
+            (Speaker::Kernel, sender(7, 1, 0)),
+            (Speaker::Kernel, sender(0, 0, 0)),
+            (Speaker::Udev, sender(7, 2, 1000)),
+            (Speaker::Udev, sender(7, 0, 0)),
+            (Speaker::Udev, Sender { credentials: None, ..sender(7, 2, 0) }),
+        ] {
+            assert!(!speaker.trusts(&sender), "{speaker:?} {sender:?}");
+        }
+    }
+}

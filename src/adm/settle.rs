@@ -1,0 +1,135 @@
+//! `settle`: waits until the daemon has no events (interop.md 3.5, 5.4).
+
+use super::{Out, Outcome, Stop, ignored_in_chroot, other_option, parse_seconds};
+use crate::model::control::Message;
+use crate::sys::inotify::Inotify;
+use crate::sys::process;
+use crate::world::Roots;
+use lexopt::{Arg, Parser};
+use std::ffi::CString;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// How often the file of `--exit-if-exists` is looked for: nothing tells of it.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// What `settle --help` says.
+pub const HELP: &str = "settle [OPTIONS]
+
+Wait until the daemon has handled all events.
+
+  -t --timeout=SECONDS        How long to wait (120; 0: only look)
+  -E --exit-if-exists=FILE    Stop waiting when this file is there
+  -h --help                   Show this help
+  -V --version                Show the version";
+
+#[derive(Debug, PartialEq, Eq)]
+struct Options {
+    timeout: Duration,
+    exit_if_exists: Option<PathBuf>,
+}
+
+fn parse(parser: &mut Parser) -> Result<Options, Stop> {
+    let mut options = Options { timeout: Duration::from_secs(120), exit_if_exists: None };
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Arg::Short('t') | Arg::Long("timeout") => options.timeout = parse_seconds(&parser.value()?)?,
+            Arg::Short('E') | Arg::Long("exit-if-exists") => {
+                options.exit_if_exists = Some(parser.value()?.into());
+            }
+            Arg::Short('s' | 'e' | 'q') | Arg::Long("seq-start" | "seq-end" | "quiet") => {
+                return Err(Stop::failed("options -s, -e and -q are no longer supported"));
+            }
+            other => return Err(other_option(other)),
+        }
+    }
+    Ok(options)
+}
+
+/// Runs the subcommand.
+pub fn run(parser: &mut Parser, roots: &Roots, _out: Out) -> Outcome {
+    let options = parse(parser)?;
+    if ignored_in_chroot("settle", roots) {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let control = roots.run.join("udev/control");
+    if process::is_root() {
+        // The reply says that all events that the kernel had sent are in the queue.
+        let limit = options.timeout.max(Duration::from_secs(5));
+        match super::control::send(&control, &[Message::Ping], Some(limit)) {
+            Ok(()) => {}
+            Err(super::control::SendError::NoDaemon(_)) => return Ok(ExitCode::SUCCESS),
+            Err(error) => return Err(Stop::failed(error)),
+        }
+    } else if !control.exists() {
+        return Err(Stop::Failed(format!("no daemon: {} is not there", control.display())));
+    }
+    wait(&roots.run.join("udev"), &options)
+}
+
+fn wait(dir: &Path, options: &Options) -> Outcome {
+    let queue = dir.join("queue");
+    let inotify = Inotify::new().map_err(Stop::failed)?;
+    let path = CString::new(dir.as_os_str().as_bytes()).map_err(Stop::failed)?;
+    inotify.watch(&path, libc::IN_DELETE).map_err(Stop::failed)?;
+    let deadline = Instant::now() + options.timeout;
+    let mut buffer = [0; 4096];
+    loop {
+        if options.exit_if_exists.as_ref().is_some_and(|file| file.exists()) || !queue.exists() {
+            return Ok(ExitCode::SUCCESS);
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            if !options.timeout.is_zero() {
+                log::error!("Timed out while waiting for the queue to become empty");
+            }
+            return Ok(ExitCode::FAILURE);
+        }
+        let nap = if options.exit_if_exists.is_some() { left.min(LOOK) } else { left };
+        if process::wait_readable(inotify.as_fd(), nap).map_err(Stop::failed)? {
+            while inotify.read(&mut buffer).is_ok() {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::tree::Tree;
+
+    fn parse_words(words: &[&str]) -> Result<Options, Stop> {
+        parse(&mut Parser::from_args(words))
+    }
+
+    #[test]
+    fn options_are_read_and_old_ones_refused() {
+        let options = parse_words(&["--timeout", "1min", "-E", "/x"]).unwrap();
+        assert_eq!((options.timeout, options.exit_if_exists), (Duration::from_secs(60), Some("/x".into())));
+        assert_eq!(parse_words(&[]).unwrap().timeout, Duration::from_secs(120));
+        for words in [&["-s", "1"][..], &["-e", "1"], &["--quiet"], &["-t", "soon"], &["word"]] {
+            assert!(matches!(parse_words(words), Err(Stop::Failed(_))), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn waiting_ends_without_a_queue_with_the_file_or_with_the_time() {
+        let tree = Tree::new();
+        tree.dir("run/udev");
+        let dir = tree.path("run/udev");
+        let wait = |millis, exit_if_exists| {
+            wait(&dir, &Options { timeout: Duration::from_millis(millis), exit_if_exists })
+        };
+        assert_eq!(wait(0, None), Ok(ExitCode::SUCCESS));
+        tree.file("run/udev/queue", "");
+        assert_eq!(wait(0, None), Ok(ExitCode::FAILURE));
+        assert_eq!(wait(10, None), Ok(ExitCode::FAILURE));
+        assert_eq!(wait(60_000, Some(dir.clone())), Ok(ExitCode::SUCCESS));
+        let queue = dir.join("queue");
+        let remover = std::thread::spawn(move || std::fs::remove_file(queue));
+        assert_eq!(wait(60_000, None), Ok(ExitCode::SUCCESS));
+        remover.join().unwrap().unwrap();
+    }
+}

@@ -1,0 +1,394 @@
+//! `trigger`: has the kernel send uevents of devices again (interop.md 5.3 and section 7).
+
+use super::filter::{Match, filter_help};
+use super::monitor::{Receiver, Speaker};
+use super::view::Devices;
+use super::{Out, Outcome, Stop, action_value, ignored_in_chroot, other_option, parse_seconds, text_value};
+use crate::model::control::Message;
+use crate::model::{Action, Uevent};
+use crate::sys::{process, random};
+use crate::world::Roots;
+use crate::world::enumerate::{Enumerator, Filter, Kind};
+use bstr::{BString, ByteSlice};
+use lexopt::{Arg, Parser};
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// What `trigger --help` says.
+pub const HELP: &str = concat!(
+    "trigger [OPTIONS] [DEVICE...]
+
+Have the kernel send uevents of devices again. A DEVICE (path in /sys or /dev, device id, unit)
+stands for itself and all below it.
+
+  -v --verbose                      Print the devices
+  -n --dry-run                      Do not write anything
+  -q --quiet                        No messages about what could not be written
+  -t --type=TYPE                    devices (default), subsystems (and drivers), all
+  -c --action=ACTION|help           What the uevents say (change)
+",
+    filter_help!(),
+    "
+     --include-parents              The parents of those found too
+     --prioritized-subsystem=SUBSYSTEM[,SUBSYSTEM...]
+                                    Devices of these subsystems first
+  -w --settle                       Wait until the daemon has handled these events
+     --wait-daemon[=SECONDS]        Wait for the daemon first (5)
+     --uuid                         Print the UUID of each event
+  -h --help                         Show this help
+  -V --version                      Show the version"
+);
+
+#[derive(Debug)]
+struct Options {
+    verbose: bool,
+    dry_run: bool,
+    quiet: bool,
+    kind: Kind,
+    action: Action,
+    filter: Filter,
+    prioritized: Vec<BString>,
+    settle: bool,
+    wait_daemon: Option<Duration>,
+    uuid: bool,
+}
+
+/// None: only the list of actions was wanted.
+fn parse(parser: &mut Parser, devices: &Devices, out: Out) -> Result<Option<Options>, Stop> {
+    let mut options = Options {
+        verbose: false,
+        dry_run: false,
+        quiet: false,
+        kind: Kind::Devices,
+        action: Action::Change,
+        filter: Filter::default(),
+        prioritized: Vec::new(),
+        settle: false,
+        wait_daemon: None,
+        uuid: false,
+    };
+    while let Some(arg) = parser.next()? {
+        let matching = match arg {
+            Arg::Short(letter) => Match::from_short(letter),
+            Arg::Long(name) => Match::from_long(name),
+            Arg::Value(_) => None,
+        };
+        if let Some(matching) = matching {
+            matching.read(parser, &mut options.filter, devices)?;
+            continue;
+        }
+        match arg {
+            Arg::Short('v') | Arg::Long("verbose") => options.verbose = true,
+            Arg::Short('n') | Arg::Long("dry-run") => options.dry_run = true,
+            Arg::Short('q') | Arg::Long("quiet") => options.quiet = true,
+            Arg::Short('t') | Arg::Long("type") => options.kind = parse_kind(&text_value(parser)?)?,
+            Arg::Short('c') | Arg::Long("action") => match action_value(parser, out)? {
+                Some(action) => options.action = action,
+                None => return Ok(None),
+            },
+            Arg::Long("include-parents") => options.filter.include_parents = true,
+            Arg::Long("prioritized-subsystem") => {
+                let names = text_value(parser)?;
+                options.prioritized.extend(names.split(',').filter(|n| !n.is_empty()).map(BString::from));
+            }
+            Arg::Short('w') | Arg::Long("settle") => options.settle = true,
+            Arg::Long("wait-daemon") => {
+                options.wait_daemon = Some(match parser.optional_value() {
+                    Some(text) => parse_seconds(&text)?,
+                    None => Duration::from_secs(5),
+                });
+            }
+            Arg::Long("uuid") => options.uuid = true,
+            Arg::Value(device) => {
+                options.filter.parents.push(devices.find(&device.into_vec())?.devpath);
+            }
+            other => return Err(other_option(other)),
+        }
+    }
+    Ok(Some(options))
+}
+
+fn parse_kind(text: &str) -> Result<Kind, Stop> {
+    match text {
+        "devices" => Ok(Kind::Devices),
+        "subsystems" => Ok(Kind::Subsystems),
+        "all" => Ok(Kind::All),
+        _ => Err(Stop::Failed(format!("Unknown type --type={text}"))),
+    }
+}
+
+/// Runs the subcommand.
+pub fn run(parser: &mut Parser, roots: &Roots, out: Out) -> Outcome {
+    let devices = Devices::new(roots);
+    let Some(options) = parse(parser, &devices, out)? else { return Ok(ExitCode::SUCCESS) };
+    if ignored_in_chroot("trigger", roots) {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(limit) = options.wait_daemon {
+        wait_for_daemon(&roots.run.join("udev/control"), limit)?;
+    }
+    // Before the first event is asked for, so that none of the answers is missed.
+    let waits = options.settle && !options.dry_run;
+    let receiver = waits.then(|| Receiver::open(Speaker::Udev)).transpose()?;
+    let enumerator = Enumerator::new(&devices.sysfs, &roots.run);
+    let found = enumerator.enumerate(options.kind, &options.filter, &options.prioritized);
+    let paths = found.into_iter().map(|f| f.devpath);
+    let (pending, code) = write_all(paths, &options, &devices, out)?;
+    if let Some(receiver) = receiver {
+        out.flush()?;
+        settle(receiver, pending, options.verbose, out)?;
+    }
+    Ok(code)
+}
+
+/// Until the daemon answers a ping.
+fn wait_for_daemon(socket: &Path, limit: Duration) -> Result<(), Stop> {
+    if !process::is_root() {
+        return Err(Stop::failed("only root may wait for the daemon"));
+    }
+    let deadline = Instant::now() + limit;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        // A limit of nothing would mean not to wait for the answer.
+        match super::control::send(socket, &[Message::Ping], Some(left.max(Duration::from_millis(1)))) {
+            Ok(()) => return Ok(()),
+            Err(super::control::SendError::NoDaemon(_)) if !left.is_zero() => {
+                std::thread::sleep(left.min(Duration::from_millis(50)));
+            }
+            Err(error) => return Err(Stop::failed(error)),
+        }
+    }
+}
+
+/// Devpaths of the events that were asked for, by UUID.
+type Pending = HashMap<BString, BString>;
+
+/// Writes to all `uevent` files.
+fn write_all(
+    devpaths: impl Iterator<Item = BString>,
+    options: &Options,
+    devices: &Devices,
+    out: Out,
+) -> Result<(Pending, ExitCode), Stop> {
+    let mut pending = Pending::new();
+    let mut code = ExitCode::SUCCESS;
+    for devpath in devpaths {
+        if options.verbose {
+            writeln!(out, "/sys{devpath}")?;
+        }
+        if options.dry_run {
+            continue;
+        }
+        let uuid = uuid_v4(random::sixteen().map_err(Stop::failed)?);
+        let path = devices.sysfs.path_of(&devpath, b"uevent");
+        match write_uevent(&path, options.action, &uuid) {
+            Ok(()) => {
+                if options.uuid {
+                    writeln!(out, "{uuid}")?;
+                }
+                pending.insert(uuid.into(), devpath);
+            }
+            Err(error) => match judge(&error) {
+                // The device has gone since it was found.
+                Judgement::Gone => log::debug!("Cannot write to {}: {error}", path.display()),
+                Judgement::Ignored if options.quiet => {}
+                Judgement::Ignored => log::warn!("Cannot write to {}: {error}", path.display()),
+                Judgement::Hopeless => {
+                    return Err(Stop::Failed(format!("cannot write to {}: {error}", path.display())));
+                }
+                Judgement::Failed => {
+                    code = ExitCode::FAILURE;
+                    if !options.quiet {
+                        log::error!("Cannot write to {}: {error}", path.display());
+                    }
+                }
+            },
+        }
+    }
+    Ok((pending, code))
+}
+
+/// What an error of a write means (interop.md 5.3).
+#[derive(Debug, PartialEq, Eq)]
+enum Judgement {
+    Gone,
+    Ignored,
+    /// No other write will work.
+    Hopeless,
+    Failed,
+}
+
+fn judge(error: &io::Error) -> Judgement {
+    match error.raw_os_error() {
+        Some(libc::ENOENT) => Judgement::Gone,
+        Some(libc::ENODEV) => Judgement::Ignored,
+        Some(libc::EROFS) => Judgement::Hopeless,
+        _ => Judgement::Failed,
+    }
+}
+
+/// One write with a UUID of its own, so that the event can be told from others (kernel 4.13).
+fn write_uevent(path: &Path, action: Action, uuid: &str) -> io::Result<()> {
+    let text = format!("{action} {uuid}");
+    let file = std::fs::OpenOptions::new().write(true).open(path)?;
+    match crate::sys::fs::write_once(&file, text.as_bytes())? {
+        n if n == text.len() => Ok(()),
+        _ => Err(io::ErrorKind::WriteZero.into()),
+    }
+}
+
+/// A random UUID (RFC 9562, version 4).
+fn uuid_v4(mut bytes: [u8; 16]) -> String {
+    bytes[6] = bytes[6] & 0x0f | 0x40;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let mut text = String::with_capacity(36);
+    for (index, byte) in bytes.iter().enumerate() {
+        if matches!(index, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text
+}
+
+/// Waits until the daemon has announced all of them; without a daemon, for ever.
+fn settle(mut receiver: Receiver, mut pending: Pending, verbose: bool, out: Out) -> Result<(), Stop> {
+    while !pending.is_empty() {
+        match process::wait_any_readable([receiver.as_fd()], None) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(Stop::failed(error)),
+            _ => {}
+        }
+        while let Some(uevent) = receiver.receive()? {
+            if let Some(devpath) = take_settled(&mut pending, &uevent)
+                && verbose
+            {
+                writeln!(out, "settle /sys{devpath}")?;
+                out.flush()?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The devpath whose event this announcement ends.
+fn take_settled(pending: &mut Pending, uevent: &Uevent) -> Option<BString> {
+    pending.remove(uevent.properties.get("SYNTH_UUID")?.as_bytes().as_bstr())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::tree::Tree;
+
+    fn machine() -> Tree {
+        let tree = Tree::new();
+        for (devpath, class) in
+            [("virtual/mem/null", "mem"), ("virtual/mem/zero", "mem"), ("virtual/net/lo", "net")]
+        {
+            let name = devpath.rsplit('/').next().unwrap();
+            tree.file(&format!("sys/devices/{devpath}/uevent"), "")
+                .link(&format!("sys/devices/{devpath}/subsystem"), &format!("../../../../class/{class}"))
+                .link(&format!("sys/class/{class}/{name}"), &format!("../../devices/{devpath}"));
+        }
+        tree.dir("run");
+        tree
+    }
+
+    fn trigger(tree: &Tree, words: &[&str]) -> (Result<ExitCode, Stop>, String) {
+        let mut out = Vec::new();
+        let outcome = run(&mut Parser::from_args(words), &tree.roots(), &mut out);
+        (outcome, String::from_utf8(out).unwrap())
+    }
+
+    #[test]
+    fn a_dry_run_lists_what_would_be_triggered() {
+        let tree = machine();
+        let (null, zero, lo) =
+            ("/sys/devices/virtual/mem/null\n", "/sys/devices/virtual/mem/zero\n", "/sys/devices/virtual/net/lo\n");
+        for (words, expected) in [
+            (&[][..], [null, zero, lo].concat()),
+            (&["-s", "mem"], [null, zero].concat()),
+            (&["-S", "mem"], lo.to_owned()),
+            (&["--prioritized-subsystem=none,net"], [lo, null, zero].concat()),
+            (&["/sys/class/mem/null"], null.to_owned()),
+            (&["-b", "/class/net/lo", "-y", "l*"], lo.to_owned()),
+            (&["--initialized-match"], String::new()),
+            (&["-t", "subsystems"], String::new()),
+        ] {
+            let (outcome, printed) = trigger(&tree, &[&["-n", "-v"], words].concat());
+            assert_eq!((outcome, printed), (Ok(ExitCode::SUCCESS), expected), "{words:?}");
+        }
+        assert_eq!(tree.read("sys/devices/virtual/mem/null/uevent"), b"");
+    }
+
+    #[test]
+    fn action_and_uuid_are_written_and_printed() {
+        let tree = machine();
+        let (outcome, printed) = trigger(&tree, &["--uuid", "--action=add", "-y", "null"]);
+        assert_eq!((outcome, printed.len()), (Ok(ExitCode::SUCCESS), 37));
+        let written = tree.read("sys/devices/virtual/mem/null/uevent");
+        assert_eq!(written.as_bstr(), format!("add {}", printed.trim()));
+        assert_eq!(tree.read("sys/devices/virtual/net/lo/uevent"), b"");
+    }
+
+    #[test]
+    fn one_device_that_fails_does_not_stop_the_others() {
+        let tree = machine();
+        std::fs::remove_file(tree.path("sys/devices/virtual/mem/null/uevent")).unwrap();
+        tree.dir("sys/devices/virtual/mem/null/uevent");
+        assert_eq!(trigger(&tree, &["-q"]).0, Ok(ExitCode::FAILURE));
+        assert!(tree.read("sys/devices/virtual/net/lo/uevent").starts_with(b"change "));
+        for (errno, judgement) in [
+            (libc::ENOENT, Judgement::Gone),
+            (libc::ENODEV, Judgement::Ignored),
+            (libc::EROFS, Judgement::Hopeless),
+            (libc::EACCES, Judgement::Failed),
+            (libc::EINVAL, Judgement::Failed),
+        ] {
+            assert_eq!(judge(&io::Error::from_raw_os_error(errno)), judgement);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        let tree = machine();
+        for words in [
+            &["-t", "some"][..],
+            &["-c", "frob"],
+            &["null"],
+            &["/sys/class/mem/none"],
+            &["-b", "/none"],
+            &["--name-match=none"],
+            &["--frob"],
+        ] {
+            assert!(matches!(trigger(&tree, words).0, Err(Stop::Failed(_))), "{words:?}");
+        }
+        let (outcome, printed) = trigger(&tree, &["-c", "help"]);
+        assert_eq!(outcome, Ok(ExitCode::SUCCESS));
+        assert_eq!(printed, "add\nremove\nchange\nmove\nonline\noffline\nbind\nunbind\n");
+    }
+
+    #[test]
+    fn uuids_say_that_they_are_random() {
+        assert_eq!(uuid_v4([0xff; 16]), "ffffffff-ffff-4fff-bfff-ffffffffffff");
+        assert_eq!(uuid_v4([0; 16]), "00000000-0000-4000-8000-000000000000");
+    }
+
+    #[test]
+    fn an_announcement_ends_the_waiting_for_its_uuid_alone() {
+        let mut pending: Pending = [("u1", "/a"), ("u2", "/b")].map(|(u, d)| (u.into(), d.into())).into();
+        let uevent = |uuid: &str| {
+            let text = format!("ACTION=change DEVPATH=/a SUBSYSTEM=s SEQNUM=1 SYNTH_UUID={uuid}");
+            Uevent::from_lines(text.split(' ').map(str::as_bytes)).unwrap()
+        };
+        assert_eq!(take_settled(&mut pending, &uevent("0")), None);
+        assert_eq!(take_settled(&mut pending, &uevent("u2")), Some("/b".into()));
+        assert_eq!(take_settled(&mut pending, &uevent("u2")), None);
+        assert_eq!(pending.len(), 1);
+    }
+}
