@@ -103,8 +103,8 @@ fn parse(parser: &mut Parser) -> Result<(Vec<Message>, Duration), Stop> {
             Arg::Short('e') | Arg::Long("exit") => messages.push(Message::Exit),
             Arg::Short('l') | Arg::Long("log-level" | "log-priority") => {
                 let text = text_value(parser)?;
-                let level = log_number(&text)
-                    .ok_or_else(|| Stop::Failed(format!("{text:?} is no log level")))?;
+                let level =
+                    log_number(&text).ok_or_else(|| Stop::Failed(format!("{text:?} is no log level")))?;
                 messages.push(Message::SetLogLevel(level));
             }
             Arg::Short('s') | Arg::Long("stop-exec-queue") => messages.push(Message::StopExecQueue),
@@ -119,8 +119,9 @@ fn parse(parser: &mut Parser) -> Result<(Vec<Message>, Duration), Stop> {
             }
             Arg::Short('m') | Arg::Long("children-max") => {
                 let text = text_value(parser)?;
-                let number =
-                    text.parse::<u16>().map_err(|_| Stop::Failed(format!("{text:?} is no number of children")))?;
+                let number = text
+                    .parse::<u16>()
+                    .map_err(|_| Stop::Failed(format!("{text:?} is no number of children")))?;
                 messages.push(Message::SetChildrenMax(number.into()));
             }
             Arg::Long("ping") => messages.push(Message::Ping),

@@ -127,7 +127,8 @@ fn dispatch(parser: &mut Parser, name: &str, roots: &Roots, out: Out) -> Outcome
 
 /// Messages go to standard error, one line each, as they are.
 fn start_log(level: log::LevelFilter) {
-    let line = |out: &mut env_logger::fmt::Formatter, record: &log::Record| writeln!(out, "{}", record.args());
+    let line =
+        |out: &mut env_logger::fmt::Formatter, record: &log::Record| writeln!(out, "{}", record.args());
     // A second call (tests) finds the logger set up already.
     let _ = env_logger::Builder::new().filter_level(level).format(line).try_init();
 }

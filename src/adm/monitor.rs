@@ -106,7 +106,8 @@ impl Receiver {
         if !self.speaker.trusts(&received.sender) {
             return Err(format!("its sender is not trusted: {:?}", received.sender));
         }
-        let datagram = self.buffer.get(..received.len).filter(|_| !received.truncated).ok_or("it is too long")?;
+        let datagram =
+            self.buffer.get(..received.len).filter(|_| !received.truncated).ok_or("it is too long")?;
         match self.speaker {
             Speaker::Kernel => Uevent::parse_kernel(datagram).map_err(|e| e.to_string()),
             Speaker::Udev => announcement::parse(datagram).map(|a| a.uevent).map_err(|e| e.to_string()),
@@ -299,11 +300,8 @@ mod tests {
 
     #[test]
     fn only_root_and_the_kernel_itself_are_believed() {
-        let sender = |portid, groups, uid| Sender {
-            portid,
-            groups,
-            credentials: Some(Credentials { pid: 1, uid }),
-        };
+        let sender =
+            |portid, groups, uid| Sender { portid, groups, credentials: Some(Credentials { pid: 1, uid }) };
         assert!(Speaker::Kernel.trusts(&sender(0, 1, 0)) && Speaker::Udev.trusts(&sender(7, 2, 0)));
         for (speaker, sender) in [
             (Speaker::Kernel, sender(7, 1, 0)),

@@ -308,8 +308,11 @@ mod tests {
     #[test]
     fn a_dry_run_lists_what_would_be_triggered() {
         let tree = machine();
-        let (null, zero, lo) =
-            ("/sys/devices/virtual/mem/null\n", "/sys/devices/virtual/mem/zero\n", "/sys/devices/virtual/net/lo\n");
+        let (null, zero, lo) = (
+            "/sys/devices/virtual/mem/null\n",
+            "/sys/devices/virtual/mem/zero\n",
+            "/sys/devices/virtual/net/lo\n",
+        );
         for (words, expected) in [
             (&[][..], [null, zero, lo].concat()),
             (&["-s", "mem"], [null, zero].concat()),

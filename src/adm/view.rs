@@ -127,8 +127,7 @@ impl<'a> Devices<'a> {
         let subsystem = self.sysfs.subsystem(&found.devpath).unwrap_or_default();
         let mut device = Device::new(found.devpath.clone(), subsystem, &uevent);
         device.driver = self.sysfs.driver(&found.devpath).or(device.driver);
-        let record =
-            device.id().and_then(|id| self.records.as_ref()?.read(&id).ok()?);
+        let record = device.id().and_then(|id| self.records.as_ref()?.read(&id).ok()?);
         let mut properties = sysfs_properties(&device, &uevent, found.way);
         if let Some(record) = &record {
             add_record(&mut properties, record);
@@ -159,7 +158,8 @@ fn unit_path(unit: &[u8]) -> Vec<u8> {
     let mut rest = unit.strip_suffix(b".device").unwrap_or(unit);
     let mut path = vec![b'/'];
     while let Some((&byte, tail)) = rest.split_first() {
-        let escaped = tail.strip_prefix(b"x").and_then(|t| t.get(..2)).and_then(|digits| digits.to_str().ok());
+        let escaped =
+            tail.strip_prefix(b"x").and_then(|t| t.get(..2)).and_then(|digits| digits.to_str().ok());
         match (byte, escaped.and_then(|digits| u8::from_str_radix(digits, 16).ok())) {
             (b'\\', Some(decoded)) => {
                 path.push(decoded);

@@ -131,7 +131,8 @@ fn parse(parser: &mut Parser, devices: &Devices) -> Result<Options, Stop> {
         match arg {
             Arg::Short('q') | Arg::Long("query") => {
                 let word = text_value(parser)?;
-                let query = Query::parse(&word).ok_or_else(|| Stop::Failed(format!("{word:?} is no query")))?;
+                let query =
+                    Query::parse(&word).ok_or_else(|| Stop::Failed(format!("{word:?} is no query")))?;
                 *task = Task::Query(query);
             }
             Arg::Short('a') | Arg::Long("attribute-walk") => *task = Task::Walk,
@@ -244,9 +245,9 @@ fn answer(query: Query, view: &View, options: &Options, out: Out) -> Result<(), 
     let slash_dev: &[u8] = if format.root { b"/dev/" } else { b"" };
     match query {
         Query::Name => {
-            let node = view.node().ok_or_else(|| {
-                Stop::Failed(format!("{} has no device node", view.device.devpath))
-            })?;
+            let node = view
+                .node()
+                .ok_or_else(|| Stop::Failed(format!("{} has no device node", view.device.devpath)))?;
             write_line(out, &[slash_dev, node])
         }
         Query::Symlink => {
@@ -298,7 +299,9 @@ fn all(devices: &Devices, filter: &Filter) -> Vec<Found> {
 }
 
 fn export(devices: &Devices, options: &Options, out: Out) -> Result<(), Stop> {
-    all(devices, &options.filter).iter().try_for_each(|found| print_record(&devices.view(found), options, out))
+    all(devices, &options.filter)
+        .iter()
+        .try_for_each(|found| print_record(&devices.view(found), options, out))
 }
 
 fn print_device_id(file: &std::path::Path, format: &Format, out: Out) -> Result<(), Stop> {

@@ -14,20 +14,17 @@ fn machine() -> Tree {
         .mode(&format!("{pci}/remove"), 0o200)
         .dir("sys/bus/pci/drivers/ahci");
     let disk = format!("{pci}/block/sda");
-    tree.file(
-        &format!("{disk}/uevent"),
-        "MAJOR=8\nMINOR=16\nDEVNAME=bus!x/sda\nDEVTYPE=disk\nDISKSEQ=9\n",
-    )
-    .link(&format!("{disk}/subsystem"), "../../../../../class/block")
-    .link("sys/class/block/sda", "../../devices/pci0/0000:01/block/sda")
-    .link("sys/dev/block/8:16", "../../devices/pci0/0000:01/block/sda")
-    .file(&format!("{disk}/size"), "10\n")
-    .file(&format!("{disk}/queue/depth"), "2\n")
-    .file(&format!("{disk}/stat"), "1\n2\n")
-    .file(&format!("{disk}/backing"), "/image\n")
-    .file(&format!("{disk}/dev"), "8:16\n")
-    .file(&format!("{disk}/sda1/uevent"), "")
-    .file(&format!("{disk}/sda1/start"), "1\n");
+    tree.file(&format!("{disk}/uevent"), "MAJOR=8\nMINOR=16\nDEVNAME=bus!x/sda\nDEVTYPE=disk\nDISKSEQ=9\n")
+        .link(&format!("{disk}/subsystem"), "../../../../../class/block")
+        .link("sys/class/block/sda", "../../devices/pci0/0000:01/block/sda")
+        .link("sys/dev/block/8:16", "../../devices/pci0/0000:01/block/sda")
+        .file(&format!("{disk}/size"), "10\n")
+        .file(&format!("{disk}/queue/depth"), "2\n")
+        .file(&format!("{disk}/stat"), "1\n2\n")
+        .file(&format!("{disk}/backing"), "/image\n")
+        .file(&format!("{disk}/dev"), "8:16\n")
+        .file(&format!("{disk}/sda1/uevent"), "")
+        .file(&format!("{disk}/sda1/start"), "1\n");
     tree.file("sys/devices/virtual/net/lo/uevent", "INTERFACE=lo\nIFINDEX=1\n")
         .file("sys/devices/virtual/net/lo/ifindex", "1\n")
         .link("sys/devices/virtual/net/lo/subsystem", "../../../../class/net")
@@ -134,8 +131,10 @@ fn the_walk_shows_what_rules_can_match() {
          ATTRS{vendor}==\"0x8086\"\n\n"
     );
     let json = shown(&tree, &["-a", "--json=short", DISK]);
-    let steps: Vec<serde_json::Value> =
-        json.split_terminator('\n').map(|l| serde_json::from_str(l.strip_prefix('\x1e').unwrap()).unwrap()).collect();
+    let steps: Vec<serde_json::Value> = json
+        .split_terminator('\n')
+        .map(|l| serde_json::from_str(l.strip_prefix('\x1e').unwrap()).unwrap())
+        .collect();
     assert_eq!((&steps[0]["ATTR{size}"], &steps[0]["DRIVER"]), (&"10".into(), &serde_json::Value::Null));
     assert_eq!(steps[1]["KERNEL"], "0000:01");
 }
@@ -145,10 +144,8 @@ fn the_tree_has_children_below_their_parents() {
     let tree = machine();
     let all = shown(&tree, &["-t"]);
     let drawn: Vec<&str> = all.lines().filter(|line| !line.contains(": ")).collect();
-    let drawn: Vec<String> = drawn
-        .iter()
-        .map(|line| line.replace("├─", "|-").replace("└─", "`-").replace("│", "|"))
-        .collect();
+    let drawn: Vec<String> =
+        drawn.iter().map(|line| line.replace("├─", "|-").replace("└─", "`-").replace("│", "|")).collect();
     assert_eq!(
         drawn,
         [

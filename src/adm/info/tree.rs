@@ -42,8 +42,9 @@ impl Tree<'_, '_> {
     /// Devices below `above`, each with those below it.
     fn level(&mut self, above: &[u8], mut found: &[Found]) -> Result<(), Stop> {
         while let Some((first, rest)) = found.split_first() {
-            let is_below =
-                |f: &Found| f.devpath.strip_prefix(first.devpath.as_slice()).is_some_and(|p| p.starts_with(b"/"));
+            let is_below = |f: &Found| {
+                f.devpath.strip_prefix(first.devpath.as_slice()).is_some_and(|p| p.starts_with(b"/"))
+            };
             let (below, others) = rest.split_at(rest.iter().take_while(|f| is_below(f)).count());
             self.node(above, first, below, others.is_empty())?;
             found = others;
@@ -75,9 +76,13 @@ mod tests {
 
     #[test]
     fn the_locale_says_what_can_be_drawn() {
-        for (locale, utf8) in
-            [("C.UTF-8", true), ("de_DE.utf8@euro", true), ("C", false), ("de_DE.ISO-8859-1", false), ("", false)]
-        {
+        for (locale, utf8) in [
+            ("C.UTF-8", true),
+            ("de_DE.utf8@euro", true),
+            ("C", false),
+            ("de_DE.ISO-8859-1", false),
+            ("", false),
+        ] {
             assert_eq!(is_utf8(locale), utf8, "{locale}");
         }
     }

@@ -10,8 +10,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::os::unix::fs::PermissionsExt;
 
 /// Files that are no attributes to match, whatever their content.
-const SKIPPED: [&[u8]; 7] =
-    [b"uevent", b"dev", b"modalias", b"resource", b"driver", b"subsystem", b"module"];
+const SKIPPED: [&[u8]; 7] = [b"uevent", b"dev", b"modalias", b"resource", b"driver", b"subsystem", b"module"];
 
 /// Directories of attributes within each other: power, queues/rx-0 and the like.
 const DEPTH_MAX: usize = 8;
@@ -97,7 +96,10 @@ fn collect(
             if !is_device && depth < DEPTH_MAX {
                 collect(devices, devpath, &name, depth + 1, attrs);
             }
-        } else if meta.is_file() && meta.permissions().mode() & 0o600 != 0 && !SKIPPED.contains(&name.as_slice()) {
+        } else if meta.is_file()
+            && meta.permissions().mode() & 0o600 != 0
+            && !SKIPPED.contains(&name.as_slice())
+        {
             attrs.extend(value(devices, devpath, name.as_bstr()).map(|value| (name, value)));
         }
     }
