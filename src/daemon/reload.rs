@@ -6,10 +6,15 @@
 
 use super::shell::Shell;
 use super::trace::RuleText;
+use crate::builtin::Builtins;
 use crate::engine::Input;
 use crate::model::{Now, ResolveNames};
+use crate::rules::compile::{CompileOptions, SourceFile, compile};
+use crate::rules::diagnostic::Severity;
 use crate::rules::program::RuleSet;
 use crate::world::Roots;
+use crate::world::accounts::Accounts;
+use crate::world::rule_files::{Loaded, RuleFiles, Snapshot};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,22 +25,22 @@ const INTERVAL: Duration = Duration::from_secs(3);
 /// The rules in use, and where they come from.
 pub struct Rules {
     current: Arc<RuleSet>,
-    /// Their text, kept only for a trace.
-    texts: Vec<RuleText>,
+    files: RuleFiles,
+    snapshot: Snapshot,
+    accounts: Accounts,
+    resolve_names: ResolveNames,
     looked_at: Now,
 }
 
 impl Rules {
-    /// Rules that were just read.
-    pub fn new(current: Arc<RuleSet>, texts: Vec<RuleText>, now: Now) -> Rules {
-        Rules { current, texts, looked_at: now }
-    }
-
-    /// Reads rules for the first time.
+    /// Reads rules for the first time. `folders` replaces the usual ones unless it is empty.
     pub fn read(roots: &Roots, folders: &[PathBuf], resolve_names: ResolveNames, now: Now) -> Rules {
-        let _ = (roots, folders, resolve_names);
-        log::error!("Rules are not read: there is no compiler yet");
-        Rules::new(Arc::default(), Vec::new(), now)
+        let files = RuleFiles::new(roots, folders);
+        let loaded = files.load();
+        report(&loaded);
+        let accounts = Accounts::new(roots);
+        let current = compile_all(&loaded.files, resolve_names, &accounts);
+        Rules { current, files, snapshot: loaded.snapshot, accounts, resolve_names, looked_at: now }
     }
 
     /// The rules in use.
@@ -48,10 +53,52 @@ impl Rules {
         (self.current.files.len(), self.current.lines.len())
     }
 
-    /// See [`Rules::new`].
-    pub fn texts(&self) -> &[RuleText] {
-        &self.texts
+    /// The text of the rules, for a trace.
+    pub fn texts(&self) -> Vec<RuleText> {
+        let text = |file: SourceFile| (file.path, file.content.into());
+        self.files.load().files.into_iter().map(text).collect()
     }
+
+    /// New rules, if files have changed; the old ones stay when none of the files can be read.
+    fn read_again(&mut self) -> Option<Arc<RuleSet>> {
+        if !self.files.changed(&self.snapshot) {
+            return None;
+        }
+        let loaded = self.files.load();
+        report(&loaded);
+        let failed = loaded.is_failure();
+        self.snapshot = loaded.snapshot;
+        if failed {
+            log::error!("No rules could be read; the old ones stay in force");
+            return None;
+        }
+        self.current = compile_all(&loaded.files, self.resolve_names, &self.accounts);
+        let (files, lines) = self.size();
+        log::info!("Read {lines} rules in {files} files");
+        Some(self.current.clone())
+    }
+}
+
+fn report(loaded: &Loaded) {
+    for (path, error) in &loaded.failures {
+        log::error!("Cannot read {}: {error}", path.display());
+    }
+}
+
+/// Compiles, and says what is wrong with the files.
+fn compile_all(files: &[SourceFile], resolve_names: ResolveNames, accounts: &Accounts) -> Arc<RuleSet> {
+    let compiled = compile(files, &CompileOptions { resolve_names, accounts });
+    for diagnostic in &compiled.diagnostics {
+        match diagnostic.severity {
+            Severity::Error => log::error!("{diagnostic}"),
+            Severity::Warning => log::warn!("{diagnostic}"),
+            Severity::Style => log::debug!("{diagnostic}"),
+        }
+    }
+    for text in Builtins::unwritten_used(compiled.rules.builtins()) {
+        log::warn!("{text}");
+    }
+    Arc::new(compiled.rules)
 }
 
 impl Shell {
@@ -69,12 +116,9 @@ impl Shell {
             log::info!("Reading .link files again");
             self.world.builtins.reload().iter().for_each(|message| log::warn!("{message}"));
         }
-        let changed: Option<(Arc<RuleSet>, Vec<RuleText>)> = None;
-        if let Some((rules, texts)) = changed {
-            self.rules.current = rules.clone();
-            self.rules.texts = texts;
+        if let Some(rules) = self.rules.read_again() {
             if let Some(recorder) = &mut self.recorder {
-                recorder.rules(&self.rules.texts);
+                recorder.rules(&self.rules.texts());
             }
             self.inbox.push_front(Input::Rules(rules));
         }

@@ -315,7 +315,7 @@ fn assemble(
     if let Some(path) = &line.record {
         let mut created =
             Recorder::create(path, &config).map_err(|e| format!("Cannot write {}: {e}", path.display()))?;
-        created.rules(rules.texts());
+        created.rules(&rules.texts());
         recorder = Some(created);
     }
     let launcher = || Ok::<_, Failure>(Launcher::new(null()?, OWN_EXECUTABLE.to_owned()));

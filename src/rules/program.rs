@@ -20,6 +20,17 @@ pub struct RuleSet {
     pub static_nodes: Vec<StaticNode>,
 }
 
+impl RuleSet {
+    /// The builtins that rules call, each as often as it is called.
+    pub fn builtins(&self) -> impl Iterator<Item = BuiltinName> {
+        self.lines.iter().flat_map(|line| &line.tokens).filter_map(|token| match token {
+            Token::ImportBuiltin { builtin, .. } => Some(*builtin),
+            Token::Run { command: RunCommand::Builtin(builtin, _), .. } => Some(*builtin),
+            _ => None,
+        })
+    }
+}
+
 /// One logical line that has an effect.
 #[derive(Clone, Debug)]
 pub struct Line {
