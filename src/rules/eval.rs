@@ -463,6 +463,8 @@ impl Evaluation {
     fn commit_option(&mut self, option: OptionToken) {
         let outcome = &mut self.state.outcome;
         match option {
+            // both in one line: whatever their order, "replace" it is
+            OptionToken::StringEscape(_) if self.state.escape == Escape::Replace => {}
             OptionToken::StringEscape(escape) => self.state.escape = escape,
             OptionToken::DbPersist => outcome.db_persist = true,
             OptionToken::Watch { .. } if self.state.closed.watch => {}

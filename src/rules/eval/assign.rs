@@ -2,7 +2,7 @@
 //! They always hold.
 
 use super::facts::Try;
-use super::matching::{COMMAND, PATH, ResultIs, VALUE};
+use super::matching::{COMMAND, Forgotten, PATH, VALUE};
 use super::text::sysctl_name;
 use super::{Change, Evaluation, Id, Text, Tried, does};
 use crate::model::Key;
@@ -130,7 +130,8 @@ impl Evaluation {
         }
         let escape = self.state.escape;
         let fold = escape != Escape::None;
-        let links = match value.expand(PATH, fold, |subst| self.value(subst, ResultIs::Kept))? {
+        let forgotten = if op == ListOp::Set { Forgotten::Links } else { Forgotten::Nothing };
+        let links = match value.expand(PATH, fold, |subst| self.value(subst, forgotten))? {
             Expansion::TooLong => Text::TooLong,
             Expansion::Text(text) => Text::Value(match escape {
                 Escape::None => text.into_owned(),

@@ -22,12 +22,14 @@ pub(super) const PATH: usize = 1024;
 /// ATTR and SYSCTL values, ENV, OWNER, GROUP, MODE, substituted attribute names, `$attr` values.
 pub(super) const VALUE: usize = 512;
 
-/// What `%c` is.
+/// What an operation has forgotten by the time its text is substituted.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum ResultIs {
-    Kept,
-    /// Within PROGRAM, which forgets the last result first.
-    Forgotten,
+pub(super) enum Forgotten {
+    Nothing,
+    /// PROGRAM: the last result.
+    Result,
+    /// SYMLINK=: the links so far.
+    Links,
 }
 
 impl Evaluation {
@@ -257,23 +259,23 @@ impl Evaluation {
 
     /// A substituted text; None if it is too long.
     pub(super) fn text<'t>(&self, template: &'t Template, limit: usize) -> Try<Option<Cow<'t, BStr>>> {
-        self.text_with(template, limit, ResultIs::Kept)
+        self.text_with(template, limit, Forgotten::Nothing)
     }
 
     fn text_with<'t>(
         &self,
         template: &'t Template,
         limit: usize,
-        result: ResultIs,
+        forgotten: Forgotten,
     ) -> Try<Option<Cow<'t, BStr>>> {
-        match template.expand(limit, false, |subst| self.value(subst, result))? {
+        match template.expand(limit, false, |subst| self.value(subst, forgotten))? {
             Expansion::Text(text) => Ok(Some(text)),
             Expansion::TooLong => Ok(None),
         }
     }
 
     /// The value of a substitution (rules.md 5.1).
-    pub(super) fn value<'a>(&'a self, subst: &Subst, result: ResultIs) -> Try<Value<'a>> {
+    pub(super) fn value<'a>(&'a self, subst: &Subst, forgotten: Forgotten) -> Try<Value<'a>> {
         let event = self.event();
         let device = &event.device;
         Ok(match subst {
@@ -299,10 +301,10 @@ impl Evaluation {
             },
             Subst::Major => Value::owned(device.devnum.map_or(0, |n| n.major).to_string()),
             Subst::Minor => Value::owned(device.devnum.map_or(0, |n| n.minor).to_string()),
-            Subst::Result(part) if result == ResultIs::Kept => {
+            Subst::Result(_) if forgotten == Forgotten::Result => Value::borrowed(b""),
+            Subst::Result(part) => {
                 Value::borrowed(result_part(optional(self.state.result.as_ref()), *part))
             }
-            Subst::Result(_) => Value::borrowed(b""),
             Subst::Parent => match self.facts.parents()?.is_empty() {
                 true => Value::borrowed(b""),
                 false => {
@@ -315,6 +317,7 @@ impl Evaluation {
                 (None, Some(node)) => Value::borrowed(below_dev(node)),
                 (None, None) => Value::borrowed(&device.sysname),
             },
+            Subst::Links if forgotten == Forgotten::Links => Value::borrowed(b""),
             Subst::Links => Value::owned(bstr::join(" ", event.links.iter())),
             Subst::Root => Value::borrowed(b"/dev"),
             Subst::Sys => Value::borrowed(b"/sys"),
@@ -335,7 +338,7 @@ impl Evaluation {
 
     fn program<'p>(&self, negate: bool, command: &Template) -> Try<Tried<'p>> {
         let failed = |holds| Tried { holds, change: Change::Result { text: None, truncated: false } };
-        let Some(command) = self.text_with(command, COMMAND, ResultIs::Forgotten)? else {
+        let Some(command) = self.text_with(command, COMMAND, Forgotten::Result)? else {
             return Ok(failed(false));
         };
         if trim(&command).is_empty() {

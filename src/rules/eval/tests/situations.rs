@@ -95,6 +95,9 @@ fn s09_s13_characters_of_symlinks() {
     assert_eq!(links("OPTIONS=\"string_escape=replace\", ENV{R}=\"a/b\", SYMLINK=\"%E{R}\""), ["a_b"]);
     assert_eq!(links("ENV{R}=\"a/b\"\nSYMLINK=\"%E{R}\""), ["a/b"]);
     assert_eq!(links("OPTIONS=\"string_escape=none\", SYMLINK=\"a;b %E{P}\""), ["a;b", "one", "two"]);
+    for both in ["OPTIONS=\"string_escape=none\", OPTIONS=\"string_escape=replace\"", "OPTIONS=\"string_escape=replace\", OPTIONS=\"string_escape=none\""] {
+        assert_eq!(links(&format!("{both}, SYMLINK=\"a;b c\"")), ["a_b_c"]);
+    }
     // the mode lasts for one line
     assert_eq!(links("OPTIONS=\"string_escape=none\", ENV{Z}=\"1\"\nSYMLINK=\"a;b\""), ["a_b"]);
 }
@@ -119,6 +122,8 @@ SYMLINK=="removed1", ENV{D}="1"
     assert_eq!(links("SYMLINK=\"a-%n b-%k c-%b\""), ["a-1", "b-sda1", "c-"]);
     assert_eq!(links("SYMLINK+=\"x\", SYMLINK=\"modem%n\""), ["modem1"]);
     assert_eq!(links("SYMLINK+=\"x\"\nSYMLINK=\"\"\nSYMLINK+=\"y\""), ["y"]);
+    // the list is cleared before the value is substituted
+    assert_eq!(links("SYMLINK+=\"x\"\nSYMLINK+=\"y$links\"\nSYMLINK=\"z$links\""), ["z"]);
     assert_eq!(links("SYMLINK:=\"x\"\nSYMLINK+=\"y\"\nSYMLINK-=\"x\"\nSYMLINK=\"\""), ["x"]);
     assert!(run("SYMLINK=\"x\", ENV{A}=\"1\"", &veth(), &machine()).links().is_empty());
 }
