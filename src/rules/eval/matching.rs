@@ -302,9 +302,7 @@ impl Evaluation {
             Subst::Major => Value::owned(device.devnum.map_or(0, |n| n.major).to_string()),
             Subst::Minor => Value::owned(device.devnum.map_or(0, |n| n.minor).to_string()),
             Subst::Result(_) if forgotten == Forgotten::Result => Value::borrowed(b""),
-            Subst::Result(part) => {
-                Value::borrowed(result_part(optional(self.state.result.as_ref()), *part))
-            }
+            Subst::Result(part) => Value::borrowed(result_part(optional(self.state.result.as_ref()), *part)),
             Subst::Parent => match self.facts.parents()?.is_empty() {
                 true => Value::borrowed(b""),
                 false => {

@@ -95,7 +95,10 @@ fn s09_s13_characters_of_symlinks() {
     assert_eq!(links("OPTIONS=\"string_escape=replace\", ENV{R}=\"a/b\", SYMLINK=\"%E{R}\""), ["a_b"]);
     assert_eq!(links("ENV{R}=\"a/b\"\nSYMLINK=\"%E{R}\""), ["a/b"]);
     assert_eq!(links("OPTIONS=\"string_escape=none\", SYMLINK=\"a;b %E{P}\""), ["a;b", "one", "two"]);
-    for both in ["OPTIONS=\"string_escape=none\", OPTIONS=\"string_escape=replace\"", "OPTIONS=\"string_escape=replace\", OPTIONS=\"string_escape=none\""] {
+    for both in [
+        "OPTIONS=\"string_escape=none\", OPTIONS=\"string_escape=replace\"",
+        "OPTIONS=\"string_escape=replace\", OPTIONS=\"string_escape=none\"",
+    ] {
         assert_eq!(links(&format!("{both}, SYMLINK=\"a;b c\"")), ["a_b_c"]);
     }
     // the mode lasts for one line
