@@ -157,3 +157,12 @@ fn os_release_is_a_shell_file() {
     assert_eq!(host(&tree, "").os_release("ID"), "debian");
     assert_eq!(host(&tree, "").os_release("VERSION_ID"), "");
 }
+
+proptest::proptest! {
+    #[test]
+    fn the_order_of_versions_is_one(a in "[0-9a-zA~^._ -]{0,8}", b in "[0-9a-zA~^._ -]{0,8}") {
+        let order = compare_versions(a.as_bytes(), b.as_bytes());
+        proptest::prop_assert_eq!(order, compare_versions(b.as_bytes(), a.as_bytes()).reverse());
+        proptest::prop_assert_eq!(compare_versions(a.as_bytes(), a.as_bytes()), Ordering::Equal);
+    }
+}

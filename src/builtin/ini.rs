@@ -235,4 +235,17 @@ mod tests {
         }
         assert_eq!(split_quoted(r"a\\q 'b c'", false), Some(vec![r"a\\q".into(), "b c".into()]));
     }
+
+    proptest::proptest! {
+        #[test]
+        fn no_text_panics(text: Vec<u8>, lines in r#"([\[\]=#;\\"'a\n x0-9é]){0,60}"#) {
+            for text in [text.as_slice(), lines.as_bytes()] {
+                if let Ok((assignments, _)) = parse(text) {
+                    for assignment in assignments {
+                        let _ = (split_quoted(&assignment.value, true), split_quoted(&assignment.value, false));
+                    }
+                }
+            }
+        }
+    }
 }

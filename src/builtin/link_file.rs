@@ -123,6 +123,8 @@ impl LinkFiles {
     /// Reads all files. The texts are for the log.
     pub fn load(host: &Host) -> (LinkFiles, Vec<String>) {
         let folders = folders(&host.roots);
+        // First, so that a change while we read is seen as one.
+        let stamps = stamps(&folders);
         let mut log = Vec::new();
         let mut files = Vec::new();
         for path in visible(&folders, ".link") {
@@ -144,7 +146,6 @@ impl LinkFiles {
             Some(Some(value)) => parse_bool(&value).unwrap_or(true),
             Some(None) | None => true,
         };
-        let stamps = stamps(&folders);
         (LinkFiles { files, stamps, names_enabled, machine_id: host.machine_id() }, log)
     }
 

@@ -288,3 +288,23 @@ fn the_default_file_of_the_field_is_read_without_a_word() {
     assert_eq!(wanted.mac_policy, MacPolicy::Persistent);
     assert_eq!(wanted.name_policy.len(), 6);
 }
+
+proptest::proptest! {
+    #[test]
+    fn no_value_panics(key in 0usize..100, value in r#"[0-9A-Za-z.:!%="' \\-]{0,24}|.{0,12}"#) {
+        let tree = Tree::new();
+        let host = host(&tree, "");
+        let keys = [
+            "Alias", "MACAddress", "NamePolicy", "Name", "AlternativeNamesPolicy", "AlternativeName",
+            "TransmitQueues", "MTUBytes", "GenericSegmentOffloadMaxBytes", "Property", "ImportProperty",
+            "PermanentMACAddress", "OriginalName", "Path", "Host", "Virtualization", "KernelCommandLine",
+            "KernelVersion", "Credential", "Architecture", "Firmware",
+        ];
+        let mut parser =
+            Parser { host: &host, matching: Matching::default(), wanted: Wanted::default(), later: vec![] };
+        for section in ["Match", "Link"] {
+            let key = keys[key % keys.len()].to_owned();
+            parser.assign(&Assignment { line: 1, section: section.into(), instance: 1, key, value: value.clone() });
+        }
+    }
+}

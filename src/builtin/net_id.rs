@@ -364,7 +364,7 @@ impl<'a> Net<'a> {
         if self.scheme(Flag::NparAri)
             && device.value("ari_enabled").and_then(|v| parse_bool(&v)) == Some(true)
         {
-            address.function += address.slot * 8;
+            address.function = address.function.saturating_add(address.slot.saturating_mul(8));
         }
         let multifunction = device.is_multifunction();
         let slot =

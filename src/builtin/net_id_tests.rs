@@ -492,3 +492,20 @@ fn the_device_tree_numbers_links_by_alias() {
         assert_eq!(found, names, "{scheme} {own:?} {parent:?} {aliases:?} {devtype}");
     }
 }
+
+proptest::proptest! {
+    #[test]
+    fn no_name_of_a_device_panics(name in "[0-9a-fA-Z:._-]{0,14}|pf[0-9]{0,12}vf[0-9]{0,12}|.{0,8}") {
+        let name = name.as_bytes();
+        let _ = (PciAddress::parse(name), usb_specifier(name), bcma_specifier(name), ccw_id(name));
+        let _ = (vio_slot(name), platform_id(name), xen_index(name), named_port(name, true));
+    }
+}
+
+#[test]
+fn absurd_addresses_do_not_overflow() {
+    let card = Card::new("v261", "ffffffff:ffffffff:ffffffff.4294967295", true, &[("ari_enabled", "1")]);
+    assert_eq!(card.net(&[]).names(), "PATH=enP4294967295p4294967295s4294967295f4294967295");
+    let card = Card::new("v261", "100000000:00:00.0", true, &[]);
+    assert_eq!(card.net(&[]).names(), "");
+}
