@@ -225,36 +225,98 @@ fn a_descriptor_is_written_to_once_it_is_ready() {
     });
 }
 
+/// A daemon in the foreground with these sockets passed to it, in this order.
+fn start_with_sockets(sockets: [&OwnedFd; 2], arguments: &str) -> Child {
+    use std::os::unix::process::CommandExt;
+    let mut command = Command::new("/bin/sh");
+    let script = format!("LISTEN_PID=$$ LISTEN_FDS=2 exec \"$0\" daemon {arguments}");
+    command.args(["-c", &script, MUDEV]).stdin(Stdio::null());
+    // Out of the way of the places that they go to.
+    let high = sockets.map(|s| {
+        let raw = std::os::fd::AsRawFd::as_raw_fd(s);
+        // SAFETY: no memory is involved. The child's exec closes it.
+        support::cell::check(unsafe { libc::fcntl(raw, libc::F_DUPFD_CLOEXEC, 100) }).expect("a descriptor")
+    });
+    // SAFETY: dup2 is safe between fork and exec.
+    unsafe {
+        command.pre_exec(move || {
+            for (from, place) in high.iter().zip([3, 4]) {
+                support::cell::check(libc::dup2(*from, place))?;
+            }
+            Ok(())
+        });
+    }
+    command.spawn().expect("it starts")
+}
+
+/// Leaves only network interfaces for enumeration, so that a test that has devices triggered troubles no
+/// other daemon on this machine.
+fn hide_other_devices() {
+    run("mkdir -p /run/net");
+    run("mount --bind /sys/class/net /run/net");
+    run("mount -t tmpfs none /sys/class");
+    run("mkdir /sys/class/net");
+    run("mount --bind /run/net /sys/class/net");
+    run("mount -t tmpfs none /sys/bus");
+}
+
+#[test]
+fn lost_events_are_made_up_for() {
+    isolated("lost_events_are_made_up_for", || {
+        hide_other_devices();
+        std::fs::create_dir_all("/run/udev/rules.d").expect("made");
+        std::fs::write("/run/udev/rules.d/1.rules", "SUBSYSTEM==\"net\", ENV{SEEN}=\"1\"\n").expect("written");
+        let control = unix::listen_seqpacket(Path::new("/run/udev/control")).expect("bound");
+        let uevents = mudev::sys::netlink::open_uevent(1).expect("bound");
+        mudev::sys::netlink::set_receive_buffer(uevents.as_fd(), 4096).expect("set");
+        let child = start_with_sockets([&control, &uevents], "--rules-dir=/run/udev/rules.d");
+        drop((control, uevents));
+        tell(&[Message::Ping]);
+        run("ip link add old0 type veth peer name old1");
+        let names = || -> Vec<String> {
+            let entries = std::fs::read_dir("/sys/class/net").expect("there").flatten();
+            entries.map(|e| e.file_name().to_string_lossy().into_owned()).collect()
+        };
+        let index = |name: &str| {
+            let text = std::fs::read_to_string(format!("/sys/class/net/{name}/ifindex")).expect("there");
+            text.trim().to_owned()
+        };
+        let record = |index: &str| std::fs::read_to_string(format!("/run/udev/data/n{index}")).unwrap_or_default();
+        let old = index("old0");
+        wait_for("the first record", || record(&old).contains("E:SEEN=1").then_some(()));
+        run(&format!("kill -STOP {}", child.id()));
+        run("ip link del old0");
+        for n in 0..100 {
+            run(&format!("ip link add a{n} type veth peer name b{n}"));
+        }
+        run(&format!("kill -CONT {}", child.id()));
+        wait_for("the loss to be noticed", || (status().turns.uevents_lost > 0).then_some(()));
+        for name in names().iter().filter(|name| *name != "lo") {
+            let index = index(name);
+            wait_for(&format!("the record of {name}"), || record(&index).contains("E:SEEN=1").then_some(()));
+        }
+        let file = format!("/run/udev/data/n{old}");
+        wait_for("the end of the old record", || (!Path::new(&file).exists()).then_some(()));
+        run(&format!("kill -TERM {}", child.id()));
+        assert!(ended(child).success());
+    });
+}
+
 #[test]
 fn sockets_are_passed_in_any_order() {
     isolated("sockets_are_passed_in_any_order", || {
-        use std::os::unix::process::CommandExt;
         std::fs::create_dir_all("/run/udev").expect("made");
-        for order in [[8, 9], [9, 8]] {
+        for control_first in [true, false] {
             let _ = std::fs::remove_file("/run/udev/control");
             let control = unix::listen_seqpacket(Path::new("/run/udev/control")).expect("bound");
             let uevents = mudev::sys::netlink::open_uevent(1).expect("bound");
-            let mut command = Command::new("/bin/sh");
-            command.args(["-c", "LISTEN_PID=$$ LISTEN_FDS=2 exec \"$0\" daemon --debug", MUDEV]);
-            let raw = [&control, &uevents].map(std::os::fd::AsRawFd::as_raw_fd);
-            // SAFETY: dup2 is safe between fork and exec.
-            unsafe {
-                command.pre_exec(move || {
-                    for (from, place) in raw.iter().zip([8, 9]) {
-                        support::cell::check(libc::dup2(*from, place))?;
-                    }
-                    for (from, place) in order.iter().zip([3, 4]) {
-                        support::cell::check(libc::dup2(*from, place))?;
-                    }
-                    Ok(())
-                });
-            }
             // A client that came before the daemon is served.
             let early = connect("control");
             send(&early, VERSION_B, Message::Ping);
             send(&early, VERSION_B, Message::End);
-            let child = command.spawn().expect("it starts");
-            assert!(closed(&early), "{order:?}");
+            let sockets = if control_first { [&control, &uevents] } else { [&uevents, &control] };
+            let child = start_with_sockets(sockets, "--debug");
+            assert!(closed(&early), "{control_first}");
             run(&format!("kill -TERM {}", child.id()));
             assert!(ended(child).success());
         }

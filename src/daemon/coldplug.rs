@@ -136,7 +136,7 @@ impl Shell {
     /// gone.
     fn resync(&mut self) {
         let found =
-            Enumerator::new(&self.sysfs, &self.roots.run).enumerate(Kind::All, &Filter::default(), &[]);
+            Enumerator::new(&self.sysfs, &self.roots.run).enumerate(Kind::Devices, &Filter::default(), &[]);
         let mut present: HashSet<DeviceId> = HashSet::new();
         let mut missing = Vec::new();
         for one in found {

@@ -133,18 +133,14 @@ fn take(received: Received, bytes: &[u8], inbox: &mut VecDeque<Input>, stats: &m
     }
 }
 
-/// A socket for uevents of the kernel with a large buffer.
+/// A socket for uevents of the kernel with a large buffer; without the right to that it has what the
+/// system allows.
 pub fn open_socket() -> io::Result<OwnedFd> {
     let socket = netlink::open_uevent(1)?;
-    enlarge(&socket);
-    Ok(socket)
-}
-
-/// Gives a socket its buffer; without the right to do so it keeps what it has.
-pub fn enlarge(socket: &OwnedFd) {
     if let Err(error) = netlink::set_receive_buffer(socket.as_fd(), RECEIVE_BUFFER) {
         log::warn!("Cannot enlarge the buffer for events: {error}");
     }
+    Ok(socket)
 }
 
 /// Events of a text: blocks of `KEY=VALUE` lines with blank lines between. Lines without `=` in front

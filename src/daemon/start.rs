@@ -145,10 +145,10 @@ impl Sockets {
         if is_control && self.control.is_none() {
             self.control = Some(fd);
         } else if is_uevents && self.uevents.is_none() {
+            // Its buffer is the business of who made it (ReceiveBuffer= of the unit).
             netlink::pass_credentials(fd.as_fd())
                 .and_then(|()| unix::set_nonblocking(fd.as_fd()))
                 .map_err(|e| format!("Cannot use the passed socket for events: {e}"))?;
-            intake::enlarge(&fd);
             self.uevents = Some(fd);
         } else {
             return Err(format!("Do not know what to do with a passed socket: {kind:?}"));
