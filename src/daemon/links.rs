@@ -37,6 +37,9 @@ const MAX_BATCHES: usize = 256;
 /// but it must not cost us a job.
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);
 
+/// Between a dump that failed and the next.
+const DUMP_PAUSE: Duration = Duration::from_secs(1);
+
 /// What a request is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RtnlFor {
@@ -89,6 +92,9 @@ pub struct Links {
     /// For replies.
     buffer: Vec<u8>,
     ready: bool,
+    /// The last dump ended with an error: the next one has to wait.
+    dump_failed: bool,
+    dump_not_before: Now,
     dying: Vec<Child>,
     /// Overruns of the notification socket since the start.
     pub overruns: u64,
@@ -110,6 +116,8 @@ impl Links {
             batch: Batch::new(MAX_NOTIFICATION),
             buffer: vec![0; MAX_DATAGRAM],
             ready: false,
+            dump_failed: false,
+            dump_not_before: Now::ZERO,
             dying: Vec::new(),
             overruns: 0,
         }
@@ -236,7 +244,10 @@ impl Links {
 
     /// Begins a dump where the table needs one.
     pub fn dump_if_needed(&mut self, sources: &Sources, now: Now) {
-        if self.is_live() && self.table.wants_dump() {
+        if std::mem::take(&mut self.dump_failed) {
+            self.dump_not_before = now + DUMP_PAUSE;
+        }
+        if self.is_live() && self.table.wants_dump() && self.dump_not_before <= now {
             let (seq, bytes) = self.table.begin_dump();
             self.request(sources, seq, bytes, RtnlFor::Dump, now + REQUEST_LIMIT);
         }
@@ -277,12 +288,13 @@ impl Links {
     fn finish_request(&mut self, reply: Reply, answered: &mut Answered) {
         match self.requests.remove(&reply.seq) {
             Some((RtnlFor::Dump, _)) => {
-                if !self.table.end_dump(&reply, &mut self.changes) {
-                    log::debug!("The dump of links has to be made again");
-                }
+                let good = self.table.end_dump(&reply, &mut self.changes);
+                log::debug!("The dump of links is {}", if good { "complete" } else { "to be made again" });
+                self.dump_failed = reply.result.is_err();
             }
             Some((RtnlFor::Link(ifindex), _)) => {
-                if reply.result.is_err() {
+                // Any other error says nothing about the link.
+                if reply.result == Err(Errno(libc::ENODEV)) {
                     self.table.note_absent(ifindex, reply.seq);
                 }
                 self.release(ifindex, answered);
@@ -307,6 +319,7 @@ impl Links {
         if matches!(self.requests.get(&seq), Some((RtnlFor::Dump, _))) {
             self.requests.remove(&seq);
             self.table.abandon_dump();
+            self.dump_failed = true;
             return;
         }
         let reply = Reply { seq, result: Err(errno), text: BString::default(), interrupted: false };
@@ -355,7 +368,8 @@ impl Links {
     /// When to call [`Links::on_time`].
     pub fn timeout(&self) -> Option<Now> {
         let parked = self.parked.values().flatten().filter_map(|p| p.request_at);
-        parked.chain(self.requests.values().map(|(_, deadline)| *deadline)).min()
+        let dump = (self.is_live() && self.table.wants_dump()).then_some(self.dump_not_before);
+        parked.chain(dump).chain(self.requests.values().map(|(_, deadline)| *deadline)).min()
     }
 
     /// The job is over: nothing waits for it any more.

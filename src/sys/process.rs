@@ -184,7 +184,10 @@ fn waitid(pidfd: &OwnedFd, flags: c_int) -> io::Result<Option<Ended>> {
     }
     // SAFETY: waitid filled the fields of SIGCHLD, or left zeroes.
     let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
-    Ok((pid != 0).then(|| match info.si_code {
+    if pid == 0 {
+        return Ok(None);
+    }
+    Ok(Some(match info.si_code {
         libc::CLD_EXITED => Ended::Exited(status),
         _ => Ended::Killed(status),
     }))
