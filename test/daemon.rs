@@ -3,6 +3,7 @@
 mod support;
 
 use mudev::daemon::status::{LinkRow, Status};
+use mudev::daemon::trace::{compile, replay};
 use mudev::model::control::{Datagram, Message, VERSION_B};
 use mudev::sys::process::{pipe, read, wait_readable};
 use mudev::sys::unix;
@@ -352,8 +353,11 @@ fn events_of_a_file_are_handled_and_then_it_ends() {
         for dir in ["run", "sys", "dev"] {
             std::fs::create_dir_all(Path::new("/run/t").join(dir)).expect("made");
         }
+        std::fs::create_dir_all("/run/t/rules").expect("made");
+        let rule = "KERNEL==\"x\", ENV{SEEN}=\"$attr{a}\"\nKERNEL==\"x\", PROGRAM==\"/bin/echo y\", ENV{SAID}=\"$result\"\n";
+        std::fs::write("/run/t/rules/1.rules", rule).expect("written");
         let mut command = mudevd();
-        command.args(roots).args(["--events=-", "--record=/run/trace", "--debug"]).stdin(Stdio::piped());
+        command.args(roots).arg("--rules-dir=/run/t/rules").args(["--events=-", "--record=/run/trace", "--debug"]).stdin(Stdio::piped());
         let mut child = command.spawn().expect("it starts");
         child.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("written");
         assert!(ended(child).success());
@@ -363,8 +367,9 @@ fn events_of_a_file_are_handled_and_then_it_ends() {
         std::fs::File::open("/run/trace").and_then(|mut f| f.read_to_string(&mut trace)).expect("a trace");
         assert_eq!(trace.matches("\"uevent\"").count(), 2);
         assert!(trace.contains("\"done\""), "{trace}");
-        let outputs =
-            mudev::daemon::trace::replay(trace.as_bytes(), &|_| Default::default()).expect("it is whole");
+        let accounts = mudev::world::accounts::Accounts::new(&mudev::world::Roots::default());
+        let outputs = replay(trace.as_bytes(), &|files| compile(files, &accounts)).expect("it is whole");
+        assert!(outputs.iter().any(|o| o.contains("Announce") && o.contains("SAID")), "{outputs:#?}");
         assert_eq!(outputs.iter().filter(|o| o.contains("Announce")).count(), 2, "{outputs:#?}");
     });
 }
