@@ -266,7 +266,8 @@ fn lost_events_are_made_up_for() {
     isolated("lost_events_are_made_up_for", || {
         hide_other_devices();
         std::fs::create_dir_all("/run/udev/rules.d").expect("made");
-        std::fs::write("/run/udev/rules.d/1.rules", "SUBSYSTEM==\"net\", ENV{SEEN}=\"1\"\n").expect("written");
+        std::fs::write("/run/udev/rules.d/1.rules", "SUBSYSTEM==\"net\", ENV{SEEN}=\"1\"\n")
+            .expect("written");
         let control = unix::listen_seqpacket(Path::new("/run/udev/control")).expect("bound");
         let uevents = mudev::sys::netlink::open_uevent(1).expect("bound");
         mudev::sys::netlink::set_receive_buffer(uevents.as_fd(), 4096).expect("set");
@@ -282,7 +283,8 @@ fn lost_events_are_made_up_for() {
             let text = std::fs::read_to_string(format!("/sys/class/net/{name}/ifindex")).expect("there");
             text.trim().to_owned()
         };
-        let record = |index: &str| std::fs::read_to_string(format!("/run/udev/data/n{index}")).unwrap_or_default();
+        let record =
+            |index: &str| std::fs::read_to_string(format!("/run/udev/data/n{index}")).unwrap_or_default();
         let old = index("old0");
         wait_for("the first record", || record(&old).contains("E:SEEN=1").then_some(()));
         run(&format!("kill -STOP {}", child.id()));
@@ -357,7 +359,11 @@ fn events_of_a_file_are_handled_and_then_it_ends() {
         let rule = "KERNEL==\"x\", ENV{SEEN}=\"$attr{a}\"\nKERNEL==\"x\", PROGRAM==\"/bin/echo y\", ENV{SAID}=\"$result\"\n";
         std::fs::write("/run/t/rules/1.rules", rule).expect("written");
         let mut command = mudevd();
-        command.args(roots).arg("--rules-dir=/run/t/rules").args(["--events=-", "--record=/run/trace", "--debug"]).stdin(Stdio::piped());
+        command
+            .args(roots)
+            .arg("--rules-dir=/run/t/rules")
+            .args(["--events=-", "--record=/run/trace", "--debug"])
+            .stdin(Stdio::piped());
         let mut child = command.spawn().expect("it starts");
         child.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("written");
         assert!(ended(child).success());
