@@ -11,6 +11,7 @@ mod info;
 mod monitor;
 mod settle;
 mod trigger;
+mod verify;
 mod view;
 
 use crate::model::Action;
@@ -82,6 +83,7 @@ const VERBS: &[Verb] = &[
     Verb { name: "settle", about: "Wait for pending events", help: settle::HELP, run: settle::run },
     Verb { name: "control", about: "Control the daemon", help: control::HELP, run: control::run },
     Verb { name: "monitor", about: "Show events as they come", help: monitor::HELP, run: monitor::run },
+    Verb { name: "verify", about: "Check rules files", help: verify::HELP, run: verify::run },
 ];
 
 /// Subcommands of udevadm that are still to be written.

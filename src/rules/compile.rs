@@ -77,6 +77,12 @@ struct ParsedLine {
     source: LogicalLine,
 }
 
+/// Ids from here on belong to people, not to the system (rules.md section 13, v260).
+const FIRST_PERSON: u32 = 1000;
+
+/// Of the user and the group that own nothing.
+const NOBODY: u32 = 65534;
+
 /// What a written token becomes.
 enum Piece {
     Token(Token),
@@ -229,7 +235,7 @@ impl FileCompiler<'_> {
         self.diagnostics.push(Diagnostic {
             severity,
             file: self.file.path.clone(),
-            line: place.line,
+            line: line.number,
             column: place.column,
             width: span.len().max(1) as u32,
             message,
@@ -475,7 +481,10 @@ impl FileCompiler<'_> {
     fn compare(&mut self, line: &LogicalLine, token: &RawToken) -> Result<(bool, Pattern), Refused> {
         let negate = self.negate(line, token, Operators::Match)?;
         Ok(match token.value.as_slice() {
-            b"?*" => (!negate, Pattern::compile(b"", token.ignore_case)),
+            // Blanks of an attribute are cut as for any other text (rules.md 3.2).
+            b"?*" => {
+                (!negate, Pattern { trims_attribute: true, ..Pattern::compile(b"", token.ignore_case) })
+            }
             value => (negate, Pattern::compile(value, token.ignore_case)),
         })
     }
@@ -769,6 +778,10 @@ impl FileCompiler<'_> {
             let message = format!("{name} is set by the kernel or by udev itself and cannot be assigned");
             return Err(self.refuse(line, token, message, "use a name of your own"));
         }
+        if !name.iter().all(|&b| b.is_ascii_alphanumeric() || b == b'_' || b == b'.') {
+            let message = "a property name has letters, digits, `_` and `.` only".to_owned();
+            return Err(self.ignore(Severity::Warning, line, token, message));
+        }
         let key = Key::new(name);
         let token = match (op, token.value.is_empty()) {
             (Op::Assign, true) => Token::Unset { key },
@@ -851,12 +864,18 @@ impl FileCompiler<'_> {
                 let accounts = self.options.accounts;
                 let known = match (owner, token.value.as_slice()) {
                     (_, b"root") => Some(0),
-                    (_, b"nobody") | (false, b"nogroup") => Some(65534),
+                    (_, b"nobody") | (false, b"nogroup") => Some(NOBODY),
                     (true, name) => accounts.user(name),
                     (false, name) => accounts.group(name),
                 };
                 match known {
-                    Some(id) => Ok(by_id(id)),
+                    Some(id) => {
+                        if id >= FIRST_PERSON && id != NOBODY {
+                            let message = format!("{} is no system {what}; devices should not be its own", token.value);
+                            self.say(Severity::Warning, line, token.value_span.clone(), message, "");
+                        }
+                        Ok(by_id(id))
+                    }
                     None => {
                         let message = format!("there is no {what} {:?}", token.value);
                         Err(self.refuse(line, token, message, "names are looked up when rules are loaded"))
@@ -1067,6 +1086,8 @@ fn distance(a: &[u8], b: &[u8]) -> usize {
 }
 
 #[cfg(test)]
+mod tables;
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -1074,7 +1095,7 @@ mod tests {
 
     impl Accounts for Staff {
         fn user(&self, name: &[u8]) -> Option<u32> {
-            (name == b"alice").then_some(1000)
+            (name == b"alice").then_some(100)
         }
         fn group(&self, name: &[u8]) -> Option<u32> {
             (name == b"disk").then_some(6)

@@ -28,16 +28,16 @@ impl fmt::Display for Severity {
 pub struct Diagnostic {
     pub severity: Severity,
     pub file: BString,
-    /// Physical line, from 1.
+    /// First physical line of the rule, from 1, as in other tools.
     pub line: u32,
-    /// Byte in the physical line, from 1.
+    /// Byte in `text`, from 1.
     pub column: u32,
     /// Bytes that the caret line marks, at least 1.
     pub width: u32,
     pub message: String,
     /// What to do instead; may be empty.
     pub hint: String,
-    /// The physical line.
+    /// The physical line that is meant; in a continued rule it may be a later one than `line`.
     pub text: BString,
 }
 

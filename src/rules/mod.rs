@@ -16,6 +16,7 @@ pub mod diagnostic;
 pub mod eval;
 pub mod glob;
 pub mod lex;
+pub mod lint;
 pub mod memory_world;
 pub mod outcome;
 pub mod pattern;

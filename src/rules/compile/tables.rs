@@ -1,3 +1,5 @@
+//! The tables of the specification, row by row.
+
 use super::*;
 use proptest::prelude::*;
 
@@ -18,13 +20,13 @@ impl Accounts for Two {
     }
 }
 
-fn compile_with(text: &[u8], resolve_names: ResolveNames, lint: bool) -> Compiled {
+fn compile_with(text: &[u8], resolve_names: ResolveNames) -> Compiled {
     let file = SourceFile { path: "t.rules".into(), content: text.into() };
-    compile(&[file], CompileOptions { resolve_names, accounts: &Two, lint })
+    compile(&[file], &CompileOptions { resolve_names, accounts: &Two })
 }
 
 fn early(text: &str) -> Compiled {
-    compile_with(text.as_bytes(), ResolveNames::Early, false)
+    compile_with(text.as_bytes(), ResolveNames::Early)
 }
 
 fn severities(compiled: &Compiled) -> Vec<Severity> {
@@ -44,7 +46,7 @@ fn fate(token: &str) -> (bool, Vec<Severity>) {
     (!compiled.rules.lines.is_empty(), severities(&compiled))
 }
 
-use Severity::{Error, Style, Warning};
+use Severity::{Error, Warning};
 
 #[test]
 fn malformed_input_is_met_as_the_table_of_the_language_says() {
@@ -170,7 +172,10 @@ fn operators_are_taken_bent_or_refused_per_key() {
 
 #[test]
 fn protected_properties_are_read_but_not_set() {
-    for name in PROTECTED.into_iter().chain(["SYNTH_ARG_X"]) {
+    for name in "ACTION DEVLINKS DEVNAME DEVPATH DEVTYPE DRIVER IFINDEX MAJOR MINOR SEQNUM SUBSYSTEM TAGS SYNTH_UUID \
+        SYNTH_ARG_X DEVPATH_OLD MODALIAS DEVMODE DEVUID DEVGID DISKSEQ PARTN INTERFACE INTERFACE_OLD CURRENT_TAGS \
+        USEC_INITIALIZED UDEV_DATABASE_VERSION"
+        .split_whitespace() {
         assert_eq!(fate(&format!("ENV{{{name}}}=\"x\"")), (false, vec![Error]), "{name}");
         assert_eq!(fate(&format!("ENV{{{name}}}+=\"x\"")), (false, vec![Error]), "{name}");
         assert_eq!(fate(&format!("ENV{{{name}}}==\"x\"")), (true, vec![]), "{name}");
@@ -215,7 +220,7 @@ fn jumps_lead_to_the_next_line_below_with_that_label() {
     // Missing and upward ones: the rest of the line stays, a mere label too.
     let compiled = early("LABEL=\"up\"\nRUN+=\"r\", GOTO=\"up\"\nLABEL=\"b\", GOTO=\"no\"\nKERNEL==\"x\", GOTO=\"no\"");
     assert_eq!(compiled.rules.lines.iter().map(|l| (l.number, l.goto)).collect::<Vec<_>>(), [
-        (1, None), (2, None), (3, None)
+        (1, None), (2, None), (3, None), (4, None)
     ]);
     assert!(compiled.rules.lines.iter().all(|l| !l.class.goto));
     assert_eq!(severities(&compiled), [Error, Error, Error]);
@@ -227,8 +232,8 @@ fn jumps_lead_to_the_next_line_below_with_that_label() {
 fn labels_do_not_leave_their_file() {
     let file = |text: &str| SourceFile { path: "f".into(), content: text.into() };
     let files = [file("GOTO=\"a\", TAG=\"x\""), file("LABEL=\"a\"\nGOTO=\"b\"\nLABEL=\"b\"")];
-    let options = CompileOptions { resolve_names: ResolveNames::Early, accounts: &Two, lint: false };
-    let rules = compile(&files, options).rules;
+    let options = CompileOptions { resolve_names: ResolveNames::Early, accounts: &Two };
+    let rules = compile(&files, &options).rules;
     assert_eq!(rules.lines.iter().map(|l| (l.file, l.goto)).collect::<Vec<_>>(), [
         (0, None), (1, None), (1, Some(3)), (1, None)
     ]);
@@ -243,12 +248,17 @@ fn tokens_are_sorted_by_kind_and_stay_in_order_within_one() {
          KERNELS==\"k\", ACTION==\"add\"",
     );
     assert_eq!(severities(&compiled), []);
-    let ranks: Vec<u8> = compiled.rules.lines[0].tokens.iter().map(Token::rank).collect();
-    assert_eq!(ranks, [0, 5, 10, 11, 12, 13, 14, 18, 21, 22, 25, 28, 31, 34, 36, 38, 38, 41, 42]);
+    let kind = |token: &Token| match token {
+        Token::Match(m) => format!("{:?}", m.subject).split(['(', ' ']).next().unwrap().to_owned(),
+        token => format!("{token:?}").split(['(', ' ']).next().unwrap().to_owned(),
+    };
+    let kinds: Vec<String> = compiled.rules.lines[0].tokens.iter().map(kind).collect();
+    assert_eq!(kinds.join(" "), "Action Env Attr Sysctl Parents Test Program ImportDb Result Option Option \
+        OwnerByName Owner Tag Env Symlink Symlink Run Run");
     let text = format!("{:?}", compiled.rules.lines[0].tokens);
     assert!(text.find("Symlink { op: Add").unwrap() < text.find("Symlink { op: Set").unwrap());
     let Token::Parents(parents) = &compiled.rules.lines[0].tokens[4] else { panic!() };
-    assert!(matches!(parents[0].subject, ParentKey::Kernel) && parents.len() == 2);
+    assert_eq!(parents.len(), 2);
 }
 
 #[test]
@@ -283,7 +293,7 @@ fn a_value_that_only_asks_for_text_is_the_negated_empty_one() {
 #[test]
 fn names_become_numbers_when_they_are_told_to() {
     let node = |text: &str, resolve| {
-        let compiled = compile_with(format!("{text}, TAG+=\"x\"").as_bytes(), resolve, false);
+        let compiled = compile_with(format!("{text}, TAG+=\"x\"").as_bytes(), resolve);
         format!("{:?}", compiled.rules.lines[0].tokens[0]).split(' ').next().unwrap().to_owned()
     };
     use ResolveNames::*;
@@ -293,11 +303,8 @@ fn names_become_numbers_when_they_are_told_to() {
         ("OWNER=\"$env{o}\"", "OwnerByName", "OwnerByName", "OwnerByName"),
         ("GROUP=\"[x\"", "GroupByName", "GroupByName", "GroupByName"),
         ("GROUP=\"nobody\"", "Group", "GroupByName", "Tag"),
-        ("OWNER=\"\"", "-", "OwnerByName", "Tag"),
     ] {
-        if in_early != "-" {
-            assert_eq!(node(token, Early), in_early, "{token}");
-        }
+        assert_eq!(node(token, Early), in_early, "{token}");
         assert_eq!((node(token, Late), node(token, Never)), (in_late.into(), in_never.into()), "{token}");
     }
     assert!(tokens("GROUP:=\"alice\"").contains("Group { id: 107, last: true }"));
@@ -365,7 +372,7 @@ fn numbers_are_read_strictly() {
     for (text, mode) in [("0644", Some(0o644)), ("7777", Some(0o7777)), ("10000", None), (" 600", Some(0o600)),
         ("8", None), ("", None), ("-1", None), ("0000000660", Some(0o660)), ("+6", None)]
     {
-        assert_eq!(parse_octal(text.as_bytes()), mode, "{text}");
+        assert_eq!(parse_mode(text.as_bytes()), mode, "{text}");
     }
 }
 
@@ -387,20 +394,12 @@ fn static_nodes_take_what_their_line_says_wherever_it_stands() {
 }
 
 #[test]
-fn appending_nothing_to_a_property_does_nothing() {
-    assert!(!tokens("ENV{x}+=\"\"").contains("Env"));
-    assert!(tokens("ENV{x}=\"\"").contains("Unset"));
-}
-
-#[test]
 fn diagnostics_name_the_first_line_of_a_rule_and_show_the_place() {
     let compiled = early("# c\nKERNEL==\"x\", \\\n  # c\n  KERNL==\"y\"\nRUN+=\"z\"\n");
     assert_eq!(compiled.rules.lines.len(), 1);
-    assert_eq!(
-        compiled.diagnostics[0].to_string(),
-        "t.rules:2:3: error: unknown key KERNL; the line is not used\n    4 |   KERNL==\"y\"\n      |   ^\n        \
-         hint: is KERNEL meant?"
-    );
+    let found = &compiled.diagnostics[0];
+    assert_eq!((found.line, found.column, found.text.as_slice()), (2, 3, &b"  KERNL==\"y\""[..]));
+    assert!(found.hint.contains("KERNEL"));
 }
 
 #[test]
@@ -409,45 +408,6 @@ fn a_file_with_an_endless_line_is_not_used_at_all() {
     let compiled = early(&text);
     assert_eq!((compiled.rules.lines.len(), severities(&compiled)), (0, vec![Error]));
     assert_eq!(early(&text.replacen('x', "", 1)).rules.lines.len(), 2);
-}
-
-#[test]
-fn lint_finds_what_has_no_effect() {
-    for (line, said) in [
-        (r#"TAG+="a", TAG+="b""#, &[][..]),
-        (r#", TAG+="a""#, &[Style]),
-        (r#"TAG+="a","#, &[Style]),
-        (r#"TAG+="a" TAG+="b""#, &[Style]),
-        (r#"TAG+="a"TAG+="b""#, &[Style]),
-        (r#"TAG+="a",, TAG+="b""#, &[Style]),
-        (r#"TAG+="a" , TAG+="b""#, &[Style]),
-        (r#"TAG+="a",TAG+="b""#, &[Style]),
-        (r#"LABEL="a""#, &[Style]),
-        (r#"TAG+="a", TAG+="a""#, &[Warning]),
-        (r#"TAG+="a", KERNEL=="b|a", KERNEL=="a|b""#, &[Warning]),
-        (r#"PROGRAM=="a", PROGRAM="a""#, &[Warning]),
-        (r#"RESULT=="a", PROGRAM=="b""#, &[Warning]),
-        (r#"TAG+="a", KERNEL=="a", KERNEL!="a""#, &[Error]),
-        (r#"TAG+="a", KERNEL=="a|b", KERNEL=="c|d""#, &[Error]),
-        (r#"TAG+="a", KERNEL=="a*|b*", KERNEL=="c*""#, &[Error]),
-        (r#"TAG+="a", KERNEL=="ab*", KERNEL=="a*""#, &[]),
-        (r#"TAG+="a", ENV{x}=="", ENV{x}=="?*""#, &[Error]),
-        (r#"TAG+="a", ENV{x}=="|a", ENV{x}=="b|""#, &[]),
-        (r#"TAG+="a", ENV{x}=="a", ENV{y}=="b""#, &[]),
-        (r#"TAG+="a", ENV{x}==i"A", ENV{x}=="a""#, &[]),
-        (r#"TAG+="a", TAG=="b", TAG=="c""#, &[]),
-        (r#"TAG+="a", TAGS=="b", TAGS=="c""#, &[]),
-        (r#"TAG+="a", KERNELS=="b", KERNELS=="c""#, &[Error]),
-        (r#"TAG+="a", ATTRS{x}=="b", ATTRS{x}=="b ""#, &[Warning]),
-        (r#"TAG+="a", TEST=="b", TEST=="c""#, &[]),
-    ] {
-        let found = severities(&compile_with(line.as_bytes(), ResolveNames::Late, true));
-        assert_eq!(found, said, "{line}");
-        let without = severities(&compile_with(line.as_bytes(), ResolveNames::Late, false));
-        assert_eq!(without, [], "{line}");
-    }
-    let used = compile_with(b"GOTO=\"a\"\nLABEL=\"a\"\n", ResolveNames::Late, true);
-    assert_eq!(severities(&used), []);
 }
 
 /// Debian's rules, if someone has unpacked them: no copy of them is kept here.
@@ -466,21 +426,19 @@ fn the_rules_of_debian_compile_without_an_error() {
             content: std::fs::read(e.path()).unwrap(),
         })
         .collect();
-    let options = CompileOptions { resolve_names: ResolveNames::Late, accounts: &Two, lint: true };
     let begin = std::time::Instant::now();
-    let compiled = compile(&files, CompileOptions { lint: false, ..options });
+    let options = CompileOptions { resolve_names: ResolveNames::Late, accounts: &Two };
+    let compiled = compile(&files, &options);
     eprintln!("{} files, {} lines: {:?}", files.len(), compiled.rules.lines.len(), begin.elapsed());
     assert_eq!(compiled.diagnostics, []);
     assert!(compiled.rules.lines.len() > 300);
-    let errors: Vec<_> = compile(&files, options).diagnostics.into_iter().filter(|d| d.severity == Error).collect();
-    assert_eq!(errors, []);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
     #[test]
     fn arbitrary_bytes_never_panic(content: Vec<u8>) {
-        let compiled = compile_with(&content, ResolveNames::Early, true);
+        let compiled = compile_with(&content, ResolveNames::Early);
         compiled.diagnostics.iter().for_each(|d| { d.to_string(); });
     }
 
@@ -492,10 +450,9 @@ proptest! {
             Just("i\"?*\""), Just(", "), Just("\\\n"), Just("\n"), Just("#"), Just("OPTIONS"), Just("\"static_node=x\""),
             Just("OWNER"), Just("{"), Just("}"),
         ], 0..40)) {
-        let compiled = compile_with(pieces.concat().as_bytes(), ResolveNames::Early, true);
+        let compiled = compile_with(pieces.concat().as_bytes(), ResolveNames::Early);
         for (i, line) in compiled.rules.lines.iter().enumerate() {
             prop_assert!(line.goto.is_none_or(|target| target as usize > i && (target as usize) < compiled.rules.lines.len()));
-            prop_assert!(line.tokens.is_sorted_by_key(Token::rank));
         }
         compiled.diagnostics.iter().for_each(|d| { d.to_string(); });
     }

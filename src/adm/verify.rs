@@ -1,0 +1,217 @@
+//! `mudevadm verify [FILE|DIR...]`: compiles rules files and says what is wrong with them
+//! (interop.md 5.5, rules.md 1.8).
+//!
+//! Must stay true: the exit code is 0 only if no file fails. Errors and warnings fail a file, and so
+//! does style unless `--no-style` is given; everything found is printed all the same.
+
+use super::{Out, Outcome, Stop, other_option};
+use crate::model::ResolveNames;
+use crate::rules::compile::{CompileOptions, SourceFile, compile};
+use crate::rules::diagnostic::{Diagnostic, Severity};
+use crate::rules::lint;
+use crate::world::Roots;
+use crate::world::accounts::Accounts;
+use crate::world::rule_files::{self, RuleFiles};
+use lexopt::Arg;
+
+use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// What `verify --help` says.
+pub const HELP: &str = "verify [OPTIONS] [FILE|DIR...]
+
+Check rules files: those of the system, or the given ones.
+
+  -N --resolve-names=early|late|never  When to look up users and groups (default early)
+     --root=DIR                        Check the rules files of the system below DIR
+     --no-summary                      Do not print how many files were checked
+     --no-style                        Do not fail a file for its style
+  -h --help                            Show this help
+  -V --version                         Show the version";
+
+/// What was asked for.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Options {
+    resolve_names: ResolveNames,
+    root: Option<PathBuf>,
+    no_summary: bool,
+    no_style: bool,
+    paths: Vec<PathBuf>,
+}
+
+impl Options {
+    fn parse(parser: &mut lexopt::Parser) -> Result<Options, Stop> {
+        let mut options = Options::default();
+        while let Some(arg) = parser.next()? {
+            match arg {
+                Arg::Short('N') | Arg::Long("resolve-names") => {
+                    let word = parser.value()?;
+                    options.resolve_names = ResolveNames::parse(word.as_bytes())
+                        .ok_or_else(|| Stop::failed("--resolve-names= takes early, late or never"))?;
+                }
+                Arg::Long("root") => options.root = Some(parser.value()?.into()),
+                Arg::Long("no-summary") => options.no_summary = true,
+                Arg::Long("no-style") => options.no_style = true,
+                Arg::Value(path) => options.paths.push(path.into()),
+                other => return Err(other_option(other)),
+            }
+        }
+        if options.root.is_some() && !options.paths.is_empty() {
+            return Err(Stop::failed("--root= and files cannot be given together"));
+        }
+        Ok(options)
+    }
+
+    /// The given ones, or their like below `--root=`.
+    fn roots(&self, usual: &Roots) -> Roots {
+        let Some(root) = &self.root else { return usual.clone() };
+        let below = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
+        Roots {
+            etc: below(&usual.etc),
+            run: below(&usual.run),
+            lib: below(&usual.lib),
+            local_lib: below(&usual.local_lib),
+            ..usual.clone()
+        }
+    }
+}
+
+/// Runs the verb on the rest of the command line.
+pub fn run(parser: &mut lexopt::Parser, roots: &Roots, out: Out) -> Outcome {
+    let options = Options::parse(parser)?;
+    let roots = options.roots(roots);
+    let (files, unread) = read_files(&options, &roots).map_err(Stop::failed)?;
+    unread.iter().for_each(|message| eprintln!("{message}"));
+    let mut report = verify(&files, &options, &Accounts::new(&roots));
+    report.failed += unread.len();
+    report.checked += unread.len();
+    // Findings go where log messages of other tools go, the summary to those who read output.
+    eprint!("{}", report.text);
+    if !options.no_summary {
+        out.write_all(report.summary().as_bytes())?;
+    }
+    Ok(if report.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What was read, and a message for each file that could not be.
+type Read = (Vec<SourceFile>, Vec<String>);
+
+/// Reads the given files and folders, or those of the system.
+fn read_files(options: &Options, roots: &Roots) -> Result<Read, String> {
+    let mut files = Vec::new();
+    let mut unread = Vec::new();
+    let mut load = |from: RuleFiles| {
+        let loaded = from.load();
+        files.extend(loaded.files);
+        unread.extend(loaded.failures.iter().map(|(path, error)| format!("{}: {error}", path.display())));
+    };
+    if options.paths.is_empty() {
+        load(RuleFiles::new(roots, &[]));
+    }
+    let mut single = Vec::new();
+    for path in &options.paths {
+        match std::fs::metadata(path) {
+            Ok(metadata) if metadata.is_dir() => load(RuleFiles::new(roots, std::slice::from_ref(path))),
+            Ok(_) => match rule_files::read(path) {
+                Ok(file) => single.push(file),
+                Err(error) => return Err(format!("{}: {error}", path.display())),
+            },
+            Err(error) => return Err(format!("{}: {error}", path.display())),
+        }
+    }
+    files.append(&mut single);
+    Ok((files, unread))
+}
+
+/// What is to be printed.
+#[derive(Debug, Default)]
+struct Report {
+    text: String,
+    checked: usize,
+    failed: usize,
+}
+
+impl Report {
+    fn summary(&self) -> String {
+        let Report { checked, failed, .. } = self;
+        format!(
+            "\n{checked} udev rules files have been checked.\n  Success: {}\n  Fail:    {failed}\n",
+            checked - failed
+        )
+    }
+}
+
+fn verify(files: &[SourceFile], options: &Options, accounts: &Accounts) -> Report {
+    let mut report = Report::default();
+    let compile_options = CompileOptions { resolve_names: options.resolve_names, accounts };
+    for file in files {
+        let mut found = compile(std::slice::from_ref(file), &compile_options).diagnostics;
+        found.append(&mut lint::file(file));
+        found.sort_by_key(|d| d.line);
+        for diagnostic in &found {
+            let _ = writeln!(report.text, "{diagnostic}");
+        }
+        let is_failure = |d: &Diagnostic| d.severity > Severity::Style || !options.no_style;
+        report.checked += 1;
+        report.failed += usize::from(found.iter().any(is_failure));
+    }
+    report
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsString;
+
+    fn options(args: &[&str]) -> Result<Options, String> {
+        let mut parser = lexopt::Parser::from_args(args.iter().map(OsString::from));
+        Options::parse(&mut parser).map_err(|e| format!("{e:?}"))
+    }
+
+    fn report(text: &str, args: &[&str]) -> Report {
+        let file = SourceFile { path: "t.rules".into(), content: text.into() };
+        verify(&[file], &options(args).unwrap(), &Accounts::new(&Roots::default()))
+    }
+
+    #[test]
+    fn command_lines_are_understood_or_refused() {
+        let all = options(&["-N", "late", "--no-summary", "--no-style", "a", "b"]).unwrap();
+        assert_eq!(all.resolve_names, ResolveNames::Late);
+        assert!(all.no_summary && all.no_style && all.root.is_none());
+        assert_eq!(all.paths, [PathBuf::from("a"), "b".into()]);
+        assert_eq!(options(&["--root=/x"]).unwrap().roots(&Roots::default()).lib, PathBuf::from("/x/usr/lib"));
+        for bad in [&["-N", "soon"][..], &["--what"], &["--root=/x", "a"], &["--root"], &["--no-style=1"]] {
+            assert!(options(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn errors_warnings_and_style_fail_a_file() {
+        for (text, fails, fails_without_style) in [
+            ("TAG+=\"a\"\n", false, false),
+            ("TAG+=\"a\",\n", true, false),
+            ("KERNEL==\"a\"\n", true, true),
+            ("FOO=\"a\"\n", true, true),
+            ("TAG+=\"a\", TAG+=\"a\"\n", true, true),
+        ] {
+            assert_eq!(report(text, &[]).failed == 1, fails, "{text}");
+            let without = report(text, &["--no-style"]);
+            assert_eq!(without.failed == 1, fails_without_style, "{text}");
+            assert_eq!(without.text.is_empty(), !fails, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_summary_counts_files() {
+        let summary = report("FOO=\"a\"\n", &[]).summary();
+        assert_eq!(summary, "\n1 udev rules files have been checked.\n  Success: 0\n  Fail:    1\n");
+    }
+
+    #[test]
+    fn what_is_not_there_cannot_be_read() {
+        let missing = options(&["/nowhere/x.rules"]).unwrap();
+        assert!(read_files(&missing, &Roots::default()).unwrap_err().starts_with("/nowhere/x.rules: "));
+    }
+}
