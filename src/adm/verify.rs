@@ -181,7 +181,10 @@ mod tests {
         assert_eq!(all.resolve_names, ResolveNames::Late);
         assert!(all.no_summary && all.no_style && all.root.is_none());
         assert_eq!(all.paths, [PathBuf::from("a"), "b".into()]);
-        assert_eq!(options(&["--root=/x"]).unwrap().roots(&Roots::default()).lib, PathBuf::from("/x/usr/lib"));
+        assert_eq!(
+            options(&["--root=/x"]).unwrap().roots(&Roots::default()).lib,
+            PathBuf::from("/x/usr/lib")
+        );
         for bad in [&["-N", "soon"][..], &["--what"], &["--root=/x", "a"], &["--root"], &["--no-style=1"]] {
             assert!(options(bad).is_err(), "{bad:?}");
         }

@@ -482,9 +482,7 @@ impl FileCompiler<'_> {
         let negate = self.negate(line, token, Operators::Match)?;
         Ok(match token.value.as_slice() {
             // Blanks of an attribute are cut as for any other text (rules.md 3.2).
-            b"?*" => {
-                (!negate, Pattern { trims_attribute: true, ..Pattern::compile(b"", token.ignore_case) })
-            }
+            b"?*" => (!negate, Pattern { trims_attribute: true, ..Pattern::compile(b"", token.ignore_case) }),
             value => (negate, Pattern::compile(value, token.ignore_case)),
         })
     }
@@ -871,7 +869,8 @@ impl FileCompiler<'_> {
                 match known {
                     Some(id) => {
                         if id >= FIRST_PERSON && id != NOBODY {
-                            let message = format!("{} is no system {what}; devices should not be its own", token.value);
+                            let message =
+                                format!("{} is no system {what}; devices should not be its own", token.value);
                             self.say(Severity::Warning, line, token.value_span.clone(), message, "");
                         }
                         Ok(by_id(id))

@@ -134,10 +134,15 @@ enum Verdict {
 
 impl<'e> Fact<'e> {
     fn of(e: &'e RawToken) -> Fact<'e> {
-        let has_alternatives = e.op.is_match() && !matches!(e.key.as_slice(), b"TEST" | b"PROGRAM" | b"IMPORT");
+        let has_alternatives =
+            e.op.is_match() && !matches!(e.key.as_slice(), b"TEST" | b"PROGRAM" | b"IMPORT");
         let text: &[u8] = &e.value;
         // Trailing blanks of attributes are cut or not as the value says: too fine for this check.
-        let text = if matches!(e.key.as_slice(), b"ATTR" | b"ATTRS") { text.trim_end_with(|c| c == ' ' || c == '\t') } else { text };
+        let text = if matches!(e.key.as_slice(), b"ATTR" | b"ATTRS") {
+            text.trim_end_with(|c| c == ' ' || c == '\t')
+        } else {
+            text
+        };
         let folded: Cow<[u8]> = match e.ignore_case {
             true => Cow::Owned(text.to_ascii_lowercase()),
             false => Cow::Borrowed(text),
@@ -193,7 +198,8 @@ impl<'e> Fact<'e> {
         if same && opposed && !matches!(self.key, b"PROGRAM" | b"IMPORT") {
             return Some(Verdict::Contradictory);
         }
-        let one_valued = !matches!(self.key, b"TAG" | b"TAGS" | b"SYMLINK" | b"TEST" | b"PROGRAM" | b"IMPORT");
+        let one_valued =
+            !matches!(self.key, b"TAG" | b"TAGS" | b"SYMLINK" | b"TEST" | b"PROGRAM" | b"IMPORT");
         let both_equal = self.op == Op::Match && earlier.op == Op::Match;
         let may_overlap = || {
             let ignore_case = self.ignore_case || earlier.ignore_case;
@@ -226,40 +232,40 @@ mod tests {
         file(&SourceFile { path: "t".into(), content: text.into() }).iter().map(|d| d.severity).collect()
     }
 
-#[test]
-fn lint_finds_what_has_no_effect() {
-    for (line, said) in [
-        (r#"TAG+="a", TAG+="b""#, &[][..]),
-        (r#", TAG+="a""#, &[Style]),
-        (r#"TAG+="a","#, &[Style]),
-        (r#"TAG+="a" TAG+="b""#, &[Style]),
-        (r#"TAG+="a"TAG+="b""#, &[Style]),
-        (r#"TAG+="a",, TAG+="b""#, &[Style]),
-        (r#"TAG+="a" , TAG+="b""#, &[Style]),
-        (r#"TAG+="a",TAG+="b""#, &[Style]),
-        (r#"LABEL="a""#, &[Style]),
-        (r#"TAG+="a", TAG+="a""#, &[Warning]),
-        (r#"TAG+="a", KERNEL=="b|a", KERNEL=="a|b""#, &[Warning]),
-        (r#"PROGRAM=="a", PROGRAM="a""#, &[Warning]),
-        (r#"RESULT=="a", PROGRAM=="b""#, &[Warning]),
-        (r#"TAG+="a", KERNEL=="a", KERNEL!="a""#, &[Error]),
-        (r#"TAG+="a", KERNEL=="a|b", KERNEL=="c|d""#, &[Error]),
-        (r#"TAG+="a", KERNEL=="a*|b*", KERNEL=="c*""#, &[Error]),
-        (r#"TAG+="a", KERNEL=="ab*", KERNEL=="a*""#, &[]),
-        (r#"TAG+="a", ENV{x}=="", ENV{x}=="?*""#, &[Error]),
-        (r#"TAG+="a", ENV{x}=="|a", ENV{x}=="b|""#, &[]),
-        (r#"TAG+="a", ENV{x}=="a", ENV{y}=="b""#, &[]),
-        (r#"TAG+="a", ENV{x}==i"A", ENV{x}=="a""#, &[]),
-        (r#"TAG+="a", TAG=="b", TAG=="c""#, &[]),
-        (r#"TAG+="a", TAGS=="b", TAGS=="c""#, &[]),
-        (r#"TAG+="a", KERNELS=="b", KERNELS=="c""#, &[Error]),
-        (r#"TAG+="a", ATTRS{x}=="b", ATTRS{x}=="b ""#, &[Warning]),
-        (r#"TAG+="a", TEST=="b", TEST=="c""#, &[]),
-    ] {
-        let found = severities(line);
-        assert_eq!(found, said, "{line}");
+    #[test]
+    fn lint_finds_what_has_no_effect() {
+        for (line, said) in [
+            (r#"TAG+="a", TAG+="b""#, &[][..]),
+            (r#", TAG+="a""#, &[Style]),
+            (r#"TAG+="a","#, &[Style]),
+            (r#"TAG+="a" TAG+="b""#, &[Style]),
+            (r#"TAG+="a"TAG+="b""#, &[Style]),
+            (r#"TAG+="a",, TAG+="b""#, &[Style]),
+            (r#"TAG+="a" , TAG+="b""#, &[Style]),
+            (r#"TAG+="a",TAG+="b""#, &[Style]),
+            (r#"LABEL="a""#, &[Style]),
+            (r#"TAG+="a", TAG+="a""#, &[Warning]),
+            (r#"TAG+="a", KERNEL=="b|a", KERNEL=="a|b""#, &[Warning]),
+            (r#"PROGRAM=="a", PROGRAM="a""#, &[Warning]),
+            (r#"RESULT=="a", PROGRAM=="b""#, &[Warning]),
+            (r#"TAG+="a", KERNEL=="a", KERNEL!="a""#, &[Error]),
+            (r#"TAG+="a", KERNEL=="a|b", KERNEL=="c|d""#, &[Error]),
+            (r#"TAG+="a", KERNEL=="a*|b*", KERNEL=="c*""#, &[Error]),
+            (r#"TAG+="a", KERNEL=="ab*", KERNEL=="a*""#, &[]),
+            (r#"TAG+="a", ENV{x}=="", ENV{x}=="?*""#, &[Error]),
+            (r#"TAG+="a", ENV{x}=="|a", ENV{x}=="b|""#, &[]),
+            (r#"TAG+="a", ENV{x}=="a", ENV{y}=="b""#, &[]),
+            (r#"TAG+="a", ENV{x}==i"A", ENV{x}=="a""#, &[]),
+            (r#"TAG+="a", TAG=="b", TAG=="c""#, &[]),
+            (r#"TAG+="a", TAGS=="b", TAGS=="c""#, &[]),
+            (r#"TAG+="a", KERNELS=="b", KERNELS=="c""#, &[Error]),
+            (r#"TAG+="a", ATTRS{x}=="b", ATTRS{x}=="b ""#, &[Warning]),
+            (r#"TAG+="a", TEST=="b", TEST=="c""#, &[]),
+        ] {
+            let found = severities(line);
+            assert_eq!(found, said, "{line}");
+        }
+        assert_eq!(severities("GOTO=\"a\"\nLABEL=\"a\"\nLABEL=\"a\"\n"), [Style]);
+        assert_eq!(severities("LABEL=\"a\"\nGOTO=\"a\"\n"), [Style]);
     }
-    assert_eq!(severities("GOTO=\"a\"\nLABEL=\"a\"\nLABEL=\"a\"\n"), [Style]);
-    assert_eq!(severities("LABEL=\"a\"\nGOTO=\"a\"\n"), [Style]);
-}
 }

@@ -164,7 +164,8 @@ fn operators_are_taken_bent_or_refused_per_key() {
             .collect();
         assert_eq!(found, fates, "{key}");
     }
-    for (op, kept) in [("==", false), ("!=", false), ("=", true), ("+=", false), ("-=", false), (":=", false)] {
+    for (op, kept) in [("==", false), ("!=", false), ("=", true), ("+=", false), ("-=", false), (":=", false)]
+    {
         let compiled = early(&format!("TAG+=\"x\", GOTO{op}\"l\"\nLABEL=\"l\""));
         assert_eq!(compiled.rules.lines.len() == 2, kept, "GOTO{op}");
     }
@@ -206,26 +207,34 @@ fn a_line_without_effect_is_dropped() {
 
 #[test]
 fn jumps_lead_to_the_next_line_below_with_that_label() {
-    let targets = |text: &str| -> Vec<Option<u32>> { early(text).rules.lines.iter().map(|l| l.goto).collect() };
+    let targets =
+        |text: &str| -> Vec<Option<u32>> { early(text).rules.lines.iter().map(|l| l.goto).collect() };
     let run = "RUN+=\"r\"\n";
-    assert_eq!(targets(&format!("GOTO=\"a\"\n{run}LABEL=\"a\"\n{run}LABEL=\"a\"")), [
-        Some(2), None, None, None, None
-    ]);
+    assert_eq!(
+        targets(&format!("GOTO=\"a\"\n{run}LABEL=\"a\"\n{run}LABEL=\"a\"")),
+        [Some(2), None, None, None, None]
+    );
     // Its own label is not below.
     assert_eq!(targets("LABEL=\"a\", GOTO=\"a\"\nLABEL=\"a\""), [Some(1), None]);
     // Dropped lines leave no label behind and shift no target.
-    assert_eq!(targets(&format!("GOTO=\"a\"\nKERNEL==\"x\"\nLABEL=\"a\", FOO=\"x\"\nLABEL=\"a\"\n{run}")), [
-        Some(1), None, None
-    ]);
+    assert_eq!(
+        targets(&format!("GOTO=\"a\"\nKERNEL==\"x\"\nLABEL=\"a\", FOO=\"x\"\nLABEL=\"a\"\n{run}")),
+        [Some(1), None, None]
+    );
     // Missing and upward ones: the rest of the line stays, a mere label too.
-    let compiled = early("LABEL=\"up\"\nRUN+=\"r\", GOTO=\"up\"\nLABEL=\"b\", GOTO=\"no\"\nKERNEL==\"x\", GOTO=\"no\"");
-    assert_eq!(compiled.rules.lines.iter().map(|l| (l.number, l.goto)).collect::<Vec<_>>(), [
-        (1, None), (2, None), (3, None), (4, None)
-    ]);
+    let compiled =
+        early("LABEL=\"up\"\nRUN+=\"r\", GOTO=\"up\"\nLABEL=\"b\", GOTO=\"no\"\nKERNEL==\"x\", GOTO=\"no\"");
+    assert_eq!(
+        compiled.rules.lines.iter().map(|l| (l.number, l.goto)).collect::<Vec<_>>(),
+        [(1, None), (2, None), (3, None), (4, None)]
+    );
     assert!(compiled.rules.lines.iter().all(|l| !l.class.goto));
     assert_eq!(severities(&compiled), [Error, Error, Error]);
     // The second GOTO of a line is ignored, the second LABEL replaces the first.
-    assert_eq!(targets("GOTO=\"a\", GOTO=\"b\"\nLABEL=\"b\"\nLABEL=\"x\", LABEL=\"a\""), [Some(2), None, None]);
+    assert_eq!(
+        targets("GOTO=\"a\", GOTO=\"b\"\nLABEL=\"b\"\nLABEL=\"x\", LABEL=\"a\""),
+        [Some(2), None, None]
+    );
 }
 
 #[test]
@@ -234,9 +243,10 @@ fn labels_do_not_leave_their_file() {
     let files = [file("GOTO=\"a\", TAG=\"x\""), file("LABEL=\"a\"\nGOTO=\"b\"\nLABEL=\"b\"")];
     let options = CompileOptions { resolve_names: ResolveNames::Early, accounts: &Two };
     let rules = compile(&files, &options).rules;
-    assert_eq!(rules.lines.iter().map(|l| (l.file, l.goto)).collect::<Vec<_>>(), [
-        (0, None), (1, None), (1, Some(3)), (1, None)
-    ]);
+    assert_eq!(
+        rules.lines.iter().map(|l| (l.file, l.goto)).collect::<Vec<_>>(),
+        [(0, None), (1, None), (1, Some(3)), (1, None)]
+    );
 }
 
 #[test]
@@ -253,8 +263,11 @@ fn tokens_are_sorted_by_kind_and_stay_in_order_within_one() {
         token => format!("{token:?}").split(['(', ' ']).next().unwrap().to_owned(),
     };
     let kinds: Vec<String> = compiled.rules.lines[0].tokens.iter().map(kind).collect();
-    assert_eq!(kinds.join(" "), "Action Env Attr Sysctl Parents Test Program ImportDb Result Option Option \
-        OwnerByName Owner Tag Env Symlink Symlink Run Run");
+    assert_eq!(
+        kinds.join(" "),
+        "Action Env Attr Sysctl Parents Test Program ImportDb Result Option Option \
+        OwnerByName Owner Tag Env Symlink Symlink Run Run"
+    );
     let text = format!("{:?}", compiled.rules.lines[0].tokens);
     assert!(text.find("Symlink { op: Add").unwrap() < text.find("Symlink { op: Set").unwrap());
     let Token::Parents(parents) = &compiled.rules.lines[0].tokens[4] else { panic!() };
@@ -273,8 +286,15 @@ fn lines_know_what_makes_them_worth_a_look() {
         assert_eq!(class(text), Class { node: true, ..none }, "{text}");
     }
     for text in [
-        "PROGRAM==\"x\"", "IMPORT{db}=\"x\"", "ENV{x}=\"y\"", "TAG+=\"x\"", "ATTR{x}=\"y\"", "SYSCTL{x}=\"y\"",
-        "RUN+=\"x\"", "SECLABEL{x}=\"y\"", "OPTIONS=\"watch\"",
+        "PROGRAM==\"x\"",
+        "IMPORT{db}=\"x\"",
+        "ENV{x}=\"y\"",
+        "TAG+=\"x\"",
+        "ATTR{x}=\"y\"",
+        "SYSCTL{x}=\"y\"",
+        "RUN+=\"x\"",
+        "SECLABEL{x}=\"y\"",
+        "OPTIONS=\"watch\"",
     ] {
         assert_eq!(class(text), Class { other: true, ..none }, "{text}");
     }
@@ -285,7 +305,11 @@ fn a_value_that_only_asks_for_text_is_the_negated_empty_one() {
     for (token, negated) in [("ENV{a}==\"?*\"", true), ("ENV{a}!=\"?*\"", false), ("ENV{a}!=\"\"", true)] {
         let compiled = early(&format!("{token}, TAG+=\"x\""));
         let Token::Match(m) = &compiled.rules.lines[0].tokens[0] else { panic!() };
-        assert_eq!((m.negate, m.pattern.matches(b""), m.pattern.matches(b"x")), (negated, true, false), "{token}");
+        assert_eq!(
+            (m.negate, m.pattern.matches(b""), m.pattern.matches(b"x")),
+            (negated, true, false),
+            "{token}"
+        );
         assert_eq!(m.pattern.trims_attribute, token.contains("?*"), "{token}");
     }
 }
@@ -364,14 +388,31 @@ fn options_are_read_as_one_word_each() {
 
 #[test]
 fn numbers_are_read_strictly() {
-    for (text, id) in [("0", Some(0)), ("1000", Some(1000)), ("01", None), ("-1", None), (" 1", None), ("", None),
-        ("65535", None), ("4294967295", None), ("4294967294", Some(4294967294)), ("99999999999", None)]
-    {
+    for (text, id) in [
+        ("0", Some(0)),
+        ("1000", Some(1000)),
+        ("01", None),
+        ("-1", None),
+        (" 1", None),
+        ("", None),
+        ("65535", None),
+        ("4294967295", None),
+        ("4294967294", Some(4294967294)),
+        ("99999999999", None),
+    ] {
         assert_eq!(parse_id(text.as_bytes()), id, "{text}");
     }
-    for (text, mode) in [("0644", Some(0o644)), ("7777", Some(0o7777)), ("10000", None), (" 600", Some(0o600)),
-        ("8", None), ("", None), ("-1", None), ("0000000660", Some(0o660)), ("+6", None)]
-    {
+    for (text, mode) in [
+        ("0644", Some(0o644)),
+        ("7777", Some(0o7777)),
+        ("10000", None),
+        (" 600", Some(0o600)),
+        ("8", None),
+        ("", None),
+        ("-1", None),
+        ("0000000660", Some(0o660)),
+        ("+6", None),
+    ] {
         assert_eq!(parse_mode(text.as_bytes()), mode, "{text}");
     }
 }
