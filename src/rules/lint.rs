@@ -22,7 +22,7 @@ pub fn file(file: &SourceFile) -> Vec<Diagnostic> {
         line(&source.text, &tokens, &mut say);
         let assigned = |key: &'static str| tokens.iter().filter(move |t| t.key == key && t.op == Op::Assign);
         // A jump never leads to its own line, so the label comes first.
-        if let Some(label) = assigned("LABEL").last() {
+        if let Some(label) = assigned("LABEL").next_back() {
             let before = wanted_labels.len();
             wanted_labels.retain(|wanted| *wanted != label.value);
             if wanted_labels.len() == before {
