@@ -329,7 +329,12 @@ fn sockets_are_passed_in_any_order() {
 #[test]
 fn a_reload_is_told_to_the_service_manager() {
     isolated("a_reload_is_told_to_the_service_manager", || {
-        let child = start(&[]);
+        std::fs::create_dir_all("/run/etc/udev").expect("made");
+        std::fs::write("/run/etc/udev/udev.conf", "children_max=5\n").expect("written");
+        let child = start(&["--etc-dir=/run/etc"]);
+        tell(&[Message::SetLogLevel(3)]);
+        assert_eq!((status().children_max, status().log_level.as_str()), (5, "error"));
+        std::fs::write("/run/etc/udev/udev.conf", "children_max=6\n").expect("written");
         let manager = UnixDatagram::bind("/run/ready").expect("a socket to be told at");
         manager.set_read_timeout(Some(LIMIT)).expect("a limit");
         run(&format!("kill -HUP {}", child.id()));
@@ -340,6 +345,7 @@ fn a_reload_is_told_to_the_service_manager() {
         };
         assert!(next().starts_with("RELOADING=1\nMONOTONIC_USEC="));
         assert_eq!(next(), "READY=1");
+        assert_eq!((status().children_max, status().log_level.as_str()), (6, "error"));
         run(&format!("kill -TERM {}", child.id()));
         assert_eq!(next(), "STOPPING=1");
         assert!(ended(child).success());

@@ -4,7 +4,8 @@
 //! Must stay true: old rules stay when nothing can be read; running evaluations keep the rules they
 //! began with; files are looked at no more than every 3 s, and only when an event is about to start.
 
-use super::shell::Shell;
+use super::shell::{self, Shell};
+use super::start;
 use super::trace::RuleText;
 use crate::builtin::Builtins;
 use crate::engine::Input;
@@ -14,6 +15,7 @@ use crate::rules::diagnostic::Severity;
 use crate::rules::program::RuleSet;
 use crate::world::Roots;
 use crate::world::accounts::Accounts;
+use crate::world::config;
 use crate::world::rule_files::{Loaded, RuleFiles, Snapshot};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -107,6 +109,31 @@ impl Shell {
         if self.now >= self.rules.looked_at + INTERVAL {
             self.reload_now();
         }
+    }
+
+    /// Reads the settings again; what has changed holds from now on, whatever a client said before. When
+    /// names are resolved is decided once.
+    pub(super) fn reload_settings(&mut self) {
+        let kernel = self.world.files.command_line(&self.world.constants).ok().flatten().unwrap_or_default();
+        let (new, messages) =
+            config::load(&self.roots, |name| std::env::var_os(name), &self.overrides, &kernel);
+        messages.iter().for_each(|message| log::warn!("{message}"));
+        let old = std::mem::replace(&mut self.configured, new.clone());
+        if new == old {
+            return;
+        }
+        let children_max = if new.children_max == old.children_max { self.settings.children_max } else { new.children_max };
+        if new.log_level != old.log_level {
+            log::set_max_level(new.log_level);
+        }
+        self.settings = config::Settings { children_max, ..new };
+        self.children.set_max(shell::children_max(&self.settings));
+        self.children.set_timeout_signal(self.settings.timeout_signal);
+        let config = start::engine_config(&self.settings, &self.roots, &self.world.builtins);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.config(&config);
+        }
+        self.engine.set_config(config);
     }
 
     /// Reads again what has changed.

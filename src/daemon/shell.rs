@@ -27,7 +27,7 @@ use crate::model::{IfIndex, Now};
 use crate::sys::clock::monotonic;
 use crate::sys::process;
 use crate::sys::signal::SignalFd;
-use crate::world::config::{self, Settings};
+use crate::world::config::{self, Overrides, Settings};
 use crate::world::{Roots, Sysfs};
 use bstr::{BStr, BString};
 use log::LevelFilter;
@@ -56,6 +56,10 @@ pub struct Shell {
     pub roots: Roots,
     pub sysfs: Sysfs,
     pub settings: Settings,
+    /// As last read from files and command lines; clients may have changed [`Shell::settings`] since.
+    pub configured: Settings,
+    /// What our own command line says.
+    pub overrides: Overrides,
     pub engine: Engine,
     /// What the engine gets next. Answers are pushed here, at once or later.
     pub inbox: VecDeque<Input>,
@@ -423,6 +427,7 @@ impl Shell {
     /// Reads rules and configuration again where they have changed, whatever the time.
     pub fn reload(&mut self) {
         self.readiness.reloading(self.now);
+        self.reload_settings();
         self.reload_now();
         self.readiness.reloaded();
     }

@@ -269,7 +269,8 @@ fn read_rules(line: &CommandLine, settings: &Settings) -> Rules {
     Rules::read(&line.roots, &line.rules_dirs, settings.resolve_names, monotonic())
 }
 
-fn engine_config(settings: &Settings, roots: &Roots, builtins: &Builtins) -> EngineConfig {
+/// The part of the settings that the engine goes by.
+pub(super) fn engine_config(settings: &Settings, roots: &Roots, builtins: &Builtins) -> EngineConfig {
     EngineConfig {
         event_timeout: settings.event_timeout,
         exec_delay: settings.exec_delay,
@@ -355,6 +356,8 @@ fn assemble(
         exiting: false,
         now,
         roots: line.roots,
+        configured: settings.clone(),
+        overrides: line.overrides,
         settings,
         poll,
         sources,

@@ -37,15 +37,20 @@ impl Recorder {
     /// Begins a trace.
     pub fn create(path: &Path, config: &EngineConfig) -> io::Result<Recorder> {
         let mut recorder = Recorder { out: BufWriter::new(File::create(path)?), failed: false };
+        recorder.config(config);
+        Ok(recorder)
+    }
+
+    /// The settings that hold from here on.
+    pub fn config(&mut self, config: &EngineConfig) {
         let micros = |d: Duration| d.as_micros() as u64;
-        recorder.line(&json!({"config": {
+        self.line(&json!({"config": {
             "event_timeout": micros(config.event_timeout),
             "exec_delay": micros(config.exec_delay),
             "blockdev_read_only": config.blockdev_read_only,
             "strict_names": config.strict_names,
             "in_initrd": config.in_initrd,
         }}));
-        Ok(recorder)
     }
 
     /// The rules that hold from here on. [`Input::Rules`] itself is not recorded: it holds no text.
@@ -95,6 +100,9 @@ pub fn replay(trace: &[u8], compile: &dyn Fn(&[RuleText]) -> Arc<RuleSet>) -> Re
         let line = parsed.ok_or_else(|| format!("line {}: not a line of a trace", number + 1))?;
         let (input, now) = match line {
             Line::Config(settings) => {
+                if let Some(engine) = &mut engine {
+                    Engine::set_config(engine, settings.clone());
+                }
                 config = settings;
                 continue;
             }
