@@ -122,7 +122,8 @@ impl Shell {
         if new == old {
             return;
         }
-        let children_max = if new.children_max == old.children_max { self.settings.children_max } else { new.children_max };
+        let children_max =
+            if new.children_max == old.children_max { self.settings.children_max } else { new.children_max };
         if new.log_level != old.log_level {
             log::set_max_level(new.log_level);
         }
