@@ -3,6 +3,8 @@
 
 #[path = "support/cell.rs"]
 mod cell;
+#[path = "support/memory.rs"]
+mod memory;
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -552,4 +554,17 @@ fn debians_udev_agrees_with_the_corpus_but_for_the_listed_differences() {
         }
     }
     assert!(failed.is_empty(), "{} cases:\n{}", failed.len(), failed.join("\n"));
+}
+
+#[test]
+fn the_evaluator_alone_agrees_with_the_corpus() {
+    let cases: Vec<Case> = all_cases().into_iter().filter(|case| case.steps.len() == 1).collect();
+    let mut report = Vec::new();
+    for case in &cases {
+        for failure in memory::failures(case, &case.steps[0]) {
+            report.push(format!("{}: {failure}", case.title));
+        }
+    }
+    assert!(cases.len() > 60, "only {} cases of one event", cases.len());
+    assert!(report.is_empty(), "{}", report.join("\n"));
 }

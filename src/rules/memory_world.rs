@@ -5,12 +5,9 @@
 //! in no table does not exist: a program that is not listed cannot be started.
 
 use super::ask::{Answer, Ask, Attr, BuiltinResult, Constant, Exit, ParentDevice, ParentState, Subject};
-use super::eval::{EvalConfig, Evaluation, Note, Step};
-use super::outcome::Outcome;
-use super::specialise::Specialised;
 use crate::model::device::last_component;
 use crate::model::{Action, Errno, Event, Properties, SeqNum, Tags, Uevent};
-use bstr::{BStr, BString, ByteSlice};
+use bstr::{BString, ByteSlice};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -279,25 +276,4 @@ pub fn event(action: Action, devpath: &str, subsystem: &str, properties: &[(&str
         subsystem: subsystem.into(),
         properties,
     })
-}
-
-/// Runs all rules on an event, every question answered at once.
-pub fn evaluate(
-    program: Arc<Specialised>,
-    event: Event,
-    world: &mut MemoryWorld,
-    config: EvalConfig,
-) -> (Outcome, Vec<Note>) {
-    let mut evaluation = Evaluation::start(program, event, config);
-    while let Step::Ask(ask) = evaluation.run() {
-        let answer = world.answer(evaluation.event(), &ask);
-        evaluation.answer(answer);
-    }
-    let notes = evaluation.take_notes();
-    (evaluation.into_outcome(), notes)
-}
-
-/// The value of a property in an outcome, as text: what tests look at.
-pub fn property<'o>(outcome: &'o Outcome, name: &str) -> Option<&'o BStr> {
-    outcome.event.properties.get(name)
 }
