@@ -39,7 +39,7 @@ name of a unit (dev-sda.device).
   -d --device-id-of-file=FILE Device number of the file system that this file is on
   -x --export                 Properties as a shell reads them
   -P --export-prefix=PREFIX   The same, with a prefix before each name
-  -e --export-db              All devices
+  -e --export-db              All devices (not modules, buses and drivers)
   -c --cleanup-db             Remove what is known of devices, but for records marked db_persist
   -w --wait-for-initialization[=SECONDS]
                               Wait until the device has a record
@@ -193,7 +193,9 @@ pub fn run(parser: &mut Parser, roots: &Roots, out: Out) -> Outcome {
         Task::Cleanup => cleanup::run(&roots.run.join("udev"))?,
         Task::DeviceIdOfFile(file) => print_device_id(file, &options.format, out)?,
         Task::Export => export(&devices, &options, out)?,
-        Task::Tree if options.found.is_empty() => tree::print(&devices, all(&devices, &options.filter), out)?,
+        Task::Tree if options.found.is_empty() => {
+            tree::print(&devices, all(&devices, Kind::All, &options.filter), out)?;
+        }
         Task::Walk | Task::Tree if options.found.len() > 1 => {
             return Err(Stop::failed("only one device may be given with -a/--attribute-walk and -t/--tree"));
         }
@@ -233,7 +235,7 @@ fn on_device(devices: &Devices, found: &Found, options: &Options, out: Out) -> R
         Task::Tree => {
             let parents = vec![found.devpath.clone()];
             let filter = Filter { parents, ..options.filter.clone() };
-            tree::print(devices, all(devices, &filter), out)
+            tree::print(devices, all(devices, Kind::All, &filter), out)
         }
         Task::Query(query) => answer(query, &devices.view(found), options, out),
         Task::Export | Task::Cleanup | Task::DeviceIdOfFile(_) => Ok(()),
@@ -293,13 +295,13 @@ fn write_line(out: Out, parts: &[&[u8]]) -> Result<(), Stop> {
 }
 
 /// All devices that the filter wants, in order.
-fn all(devices: &Devices, filter: &Filter) -> Vec<Found> {
-    let found = Enumerator::new(&devices.sysfs, &devices.roots.run).enumerate(Kind::All, filter, &[]);
+fn all(devices: &Devices, kind: Kind, filter: &Filter) -> Vec<Found> {
+    let found = Enumerator::new(&devices.sysfs, &devices.roots.run).enumerate(kind, filter, &[]);
     found.into_iter().map(|f| Found { devpath: f.devpath, way: Way::Path }).collect()
 }
 
 fn export(devices: &Devices, options: &Options, out: Out) -> Result<(), Stop> {
-    all(devices, &options.filter)
+    all(devices, Kind::Devices, &options.filter)
         .iter()
         .try_for_each(|found| print_record(&devices.view(found), options, out))
 }
