@@ -41,10 +41,6 @@ use std::process::ExitCode;
 /// The release of systemd whose behaviour is reproduced: what `--version` says, and scripts compare.
 pub const LEVEL: u32 = 255;
 
-/// The version of udev whose behaviour this is: what `--version` says and what the control protocol
-/// announces.
-pub const UDEV_VERSION: u32 = 255;
-
 /// Runs what the name in `args[0]` asks for: daemon, tool or helper. As `mudev` the first argument
 /// chooses `daemon` or `adm`.
 pub fn dispatch(args: Vec<OsString>) -> ExitCode {

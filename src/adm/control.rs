@@ -52,7 +52,7 @@ pub fn send(socket: &Path, messages: &[Message], limit: Option<Duration>) -> Res
 }
 
 fn send_one(connection: &OwnedFd, message: &Message) -> Result<(), SendError> {
-    let version = format!("udev-{}", crate::UDEV_VERSION).into();
+    let version = format!("udev-{}", crate::LEVEL).into();
     let datagram = Datagram { version, message: message.clone() };
     let datagram = datagram.render().ok_or(SendError::TooLong)?;
     match unix::send(connection.as_fd(), &datagram) {

@@ -3,7 +3,7 @@
 use super::view::Devices;
 use super::{Stop, bytes_value};
 use crate::rules::glob::Glob;
-use crate::world::enumerate::Filter;
+use crate::world::enumerate::{Enumerator, Filter, Found, Kind};
 use bstr::{BString, ByteSlice};
 use lexopt::Parser;
 
@@ -92,6 +92,15 @@ impl Match {
         }
         Ok(())
     }
+}
+
+/// The devices that the filter wants, in order. What has no subsystem (`/devices/pci0000:00`) is no device
+/// of the driver model: no uevent can be had of it, and udevadm leaves it out.
+pub fn enumerate(devices: &Devices, kind: Kind, filter: &Filter, prioritized: &[BString]) -> Vec<Found> {
+    let enumerator = Enumerator::new(&devices.sysfs, &devices.roots.run);
+    let mut found = enumerator.enumerate(kind, filter, prioritized);
+    found.retain(|device| !device.subsystem.is_empty());
+    found
 }
 
 fn glob(pattern: &[u8]) -> Glob {

@@ -9,7 +9,9 @@ mod control;
 mod filter;
 mod info;
 mod monitor;
+mod replay;
 mod settle;
+mod status;
 mod trigger;
 mod verify;
 mod view;
@@ -84,6 +86,9 @@ const VERBS: &[Verb] = &[
     Verb { name: "control", about: "Control the daemon", help: control::HELP, run: control::run },
     Verb { name: "monitor", about: "Show events as they come", help: monitor::HELP, run: monitor::run },
     Verb { name: "verify", about: "Check rules files", help: verify::HELP, run: verify::run },
+    Verb { name: "status", about: "Show what the daemon is doing", help: status::HELP, run: status::run },
+    Verb { name: "links", about: "Show the daemon's table of links", help: status::LINKS_HELP, run: status::run_links },
+    Verb { name: "replay", about: "Run a recorded trace again", help: replay::HELP, run: replay::run },
 ];
 
 /// Subcommands of udevadm that are still to be written.
@@ -157,7 +162,7 @@ fn run_verb(verb: &str, parser: &mut Parser, name: &str, roots: &Roots, out: Out
 }
 
 fn print_version(out: Out) -> Outcome {
-    writeln!(out, "{}", crate::UDEV_VERSION)?;
+    writeln!(out, "{}", crate::LEVEL)?;
     Ok(ExitCode::SUCCESS)
 }
 

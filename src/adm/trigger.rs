@@ -1,6 +1,6 @@
 //! `trigger`: has the kernel send uevents of devices again (interop.md 5.3 and section 7).
 
-use super::filter::{Match, filter_help};
+use super::filter::{Match, enumerate, filter_help};
 use super::monitor::{Receiver, Speaker};
 use super::view::Devices;
 use super::{Out, Outcome, Stop, action_value, ignored_in_chroot, other_option, parse_seconds, text_value};
@@ -8,7 +8,7 @@ use crate::model::control::Message;
 use crate::model::{Action, Uevent};
 use crate::sys::{process, random};
 use crate::world::Roots;
-use crate::world::enumerate::{Enumerator, Filter, Kind};
+use crate::world::enumerate::{Filter, Kind};
 use bstr::{BString, ByteSlice};
 use lexopt::{Arg, Parser};
 use std::collections::HashMap;
@@ -135,8 +135,7 @@ pub fn run(parser: &mut Parser, roots: &Roots, out: Out) -> Outcome {
     // Before the first event is asked for, so that none of the answers is missed.
     let waits = options.settle && !options.dry_run;
     let receiver = waits.then(|| Receiver::open(Speaker::Udev)).transpose()?;
-    let enumerator = Enumerator::new(&devices.sysfs, &roots.run);
-    let found = enumerator.enumerate(options.kind, &options.filter, &options.prioritized);
+    let found = enumerate(&devices, options.kind, &options.filter, &options.prioritized);
     let paths = found.into_iter().map(|f| f.devpath);
     let (pending, code) = write_all(paths, &options, &devices, out)?;
     if let Some(receiver) = receiver {

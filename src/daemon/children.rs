@@ -10,6 +10,7 @@ use crate::engine::JobId;
 use crate::model::Now;
 use crate::model::command::split_command;
 use crate::rules::ask::Exit;
+use crate::sys::clock::monotonic;
 use crate::sys::process::{self, Child, Ended, ExecStrings, Spawn};
 use bstr::{BString, ByteSlice};
 use std::collections::{HashMap, VecDeque};
@@ -389,6 +390,35 @@ impl Children {
         };
         let waiting = self.waiting.front().filter(|_| self.running.len() < self.max).map(|_| Now::ZERO);
         self.running.values().map(next).chain(waiting).min()
+    }
+}
+
+/// Runs one program and waits for its end: for the tool. Other children of these must not run.
+pub fn run_to_end(children: &mut Children, wanted: Wanted) -> io::Result<Finished> {
+    let mut poll = mio::Poll::new()?;
+    let sources = Sources::new(&poll)?;
+    let mut events = mio::Events::with_capacity(8);
+    children.spawn(&sources, wanted, monotonic());
+    loop {
+        if let Some(finished) = children.take_finished().pop() {
+            return Ok(finished);
+        }
+        let left = children.timeout().map(|at| at.saturating_sub(monotonic()));
+        let patience = if children.has_unread() { Some(Duration::ZERO) } else { left };
+        match poll.poll(&mut events, patience) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+            _ => {}
+        }
+        for event in &events {
+            match Source::of(event.token()) {
+                Some(Source::Child(id)) => children.on_exit(id),
+                Some(Source::ChildOut(id)) => children.on_output(id, 0),
+                Some(Source::ChildErr(id)) => children.on_output(id, 1),
+                _ => {}
+            }
+        }
+        children.read_on();
+        children.on_time(&sources, monotonic());
     }
 }
 

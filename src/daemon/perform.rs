@@ -37,7 +37,7 @@ impl World {
             }
             Effect::SetReadOnly { devnode, devnum } => done(
                 format_args!("cannot set {devnode} read-only"),
-                nodes::set_read_only(&self.roots, devnode, *devnum),
+                nodes::set_read_only(&self.answers.roots, devnode, *devnum),
             ),
             Effect::ReadRecord { id } => match self.database.read_record(id) {
                 Ok(record) => Done::Record(record.map(Arc::new)),
@@ -68,7 +68,7 @@ impl World {
                 let devnode = &change.devnode;
                 done(
                     format_args!("{device}: cannot set up {devnode}"),
-                    nodes::apply_node(&self.roots, change),
+                    nodes::apply_node(&self.answers.roots, change),
                 )
             }
             Effect::Links { id, devnode, priority, release, claim } => {
@@ -100,7 +100,7 @@ impl World {
     }
 
     fn lock_disk(&mut self, job: JobId, device: &BString, devnode: &BString) -> Done {
-        match nodes::lock_disk(&self.roots, &self.sysfs, device, devnode) {
+        match nodes::lock_disk(&self.answers.roots, &self.answers.sysfs, device, devnode) {
             Ok(DiskLock::Held(lock)) => {
                 self.locks.insert(job, lock);
                 Done::Ok

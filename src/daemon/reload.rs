@@ -140,9 +140,9 @@ impl Shell {
     /// Reads again what has changed.
     pub(super) fn reload_now(&mut self) {
         self.rules.looked_at = self.now;
-        if self.world.builtins.changed() {
+        if self.world.answers.builtins.changed() {
             log::info!("Reading .link files again");
-            self.world.builtins.reload().iter().for_each(|message| log::warn!("{message}"));
+            self.world.answers.builtins.reload().iter().for_each(|message| log::warn!("{message}"));
         }
         if let Some(rules) = self.rules.read_again() {
             if let Some(recorder) = &mut self.recorder {

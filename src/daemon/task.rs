@@ -20,7 +20,7 @@ use crate::world::Roots;
 use crate::world::accounts::Accounts;
 use crate::world::claims_dir::ClaimsDir;
 use crate::world::constants::Constants;
-use crate::world::database::{self, Database};
+use crate::world::database::{self, Database, Records};
 use crate::world::files::Files;
 use crate::world::sysfs::Sysfs;
 use bstr::BString;
@@ -89,14 +89,24 @@ pub(super) struct Pending {
     pub facts: Vec<Fact>,
 }
 
-/// All that tasks are done with.
-pub struct World {
+/// What questions are answered from. Nothing in it changes the system: what does is a need.
+pub struct Answers {
     pub roots: Roots,
     pub sysfs: Sysfs,
     pub files: Files,
     pub constants: Constants,
     pub accounts: Accounts,
     pub builtins: Builtins,
+    /// Of other devices; None where no daemon has ever run.
+    records: Option<Records>,
+    memories: HashMap<JobId, Memory>,
+    /// (subsystem, attribute) that took longer than [`SLOW`] once.
+    slow: HashSet<(BString, BString)>,
+}
+
+/// All that tasks are done with.
+pub struct World {
+    pub answers: Answers,
     pub database: Database,
     pub claims: ClaimsDir,
     /// Sends to listeners; None where nobody can listen, as when events come from a file.
@@ -107,36 +117,26 @@ pub struct World {
     pub(super) datagram: Vec<u8>,
     /// Tasks that wait, one for each job at most.
     pub(super) pending: HashMap<JobId, Pending>,
-    memories: HashMap<JobId, Memory>,
-    /// (subsystem, attribute) that took longer than [`SLOW`] once.
-    slow: HashSet<(BString, BString)>,
 }
 
 impl World {
     /// The world of a daemon at its start: opens `/run/udev` and takes over the claims there.
     pub fn open(roots: &Roots, builtins: Builtins, announcer: Option<OwnedFd>) -> io::Result<World> {
         let udev = database::open_udev_dir(&roots.run)?;
-        let sysfs = Sysfs::new(roots);
         let database = Database::open(&udev)?;
+        let answers = Answers::new(roots, builtins);
         let mut claims = ClaimsDir::open(&roots.dev, &udev)?;
-        for error in claims.load(database.records(), &sysfs)? {
+        for error in claims.load(database.records(), &answers.sysfs)? {
             log::warn!("{error}");
         }
         Ok(World {
-            files: Files::new(roots),
-            constants: Constants::new(roots),
-            accounts: Accounts::new(roots),
-            roots: roots.clone(),
-            sysfs,
-            builtins,
+            answers,
             database,
             claims,
             announcer,
             locks: HashMap::new(),
             datagram: Vec::new(),
             pending: HashMap::new(),
-            memories: HashMap::new(),
-            slow: HashSet::new(),
         })
     }
 
@@ -151,21 +151,39 @@ impl World {
     ) -> Result<Input, Need> {
         match task {
             Task::Ask(ask) => {
-                self.answer(links, job, event, ask, facts).map(|answer| Input::Answer { job, answer })
+                self.answers.answer(links, job, event, ask, facts).map(|answer| Input::Answer { job, answer })
             }
             Task::Effect(effect) => {
                 self.perform(links, job, event, effect, facts).map(|done| Input::Performed { job, done })
             }
-            Task::Run(item) => self.run(links, event, item, facts).map(|()| Input::Ran { job }),
+            Task::Run(item) => self.answers.run(links, event, item, facts).map(|()| Input::Ran { job }),
         }
     }
 
     /// The job announces its event: nothing is remembered of it from here on.
     pub(super) fn forget(&mut self, job: JobId) {
-        self.memories.remove(&job);
+        self.answers.memories.remove(&job);
+    }
+}
+
+impl Answers {
+    /// Answers from these roots.
+    pub fn new(roots: &Roots, builtins: Builtins) -> Answers {
+        Answers {
+            sysfs: Sysfs::new(roots),
+            files: Files::new(roots),
+            constants: Constants::new(roots),
+            accounts: Accounts::new(roots),
+            records: Records::open(&roots.run).ok(),
+            roots: roots.clone(),
+            builtins,
+            memories: HashMap::new(),
+            slow: HashSet::new(),
+        }
     }
 
-    fn answer(
+    /// The answer, or the first thing it needs.
+    pub fn answer(
         &mut self,
         links: &mut Table,
         job: JobId,
@@ -282,7 +300,7 @@ impl World {
         let mut state =
             ParentState { properties: self.sysfs.properties(&parent.devpath), ..Default::default() };
         let Some(device) = self.sysfs.device(&parent.devpath) else { return state };
-        let record = device.id().and_then(|id| self.database.read_record(&id).ok().flatten());
+        let record = device.id().and_then(|id| self.records.as_ref()?.read(&id).ok()?);
         if let Some(record) = record {
             for (name, value) in &record.properties {
                 state.properties.set_stored(name, value.clone());
@@ -343,9 +361,9 @@ impl World {
                 _ => Attr::Missing,
             });
         }
-        let by_helper = |world: &World| {
+        let by_helper = |answers: &Answers| {
             Err(Need::Helper(Operation::ReadAttr {
-                path: world.sysfs.path_of(&devpath, name).into_os_string().into_vec().into(),
+                path: answers.sysfs.path_of(&devpath, name).into_os_string().into_vec().into(),
             }))
         };
         if let Some(ifindex) = ifindex {

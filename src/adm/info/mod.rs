@@ -5,13 +5,13 @@ mod lines;
 mod tree;
 mod walk;
 
-use super::filter::{Match, filter_help};
+use super::filter::{Match, enumerate, filter_help};
 use super::monitor::{Receiver, Speaker};
 use super::view::{Devices, Found, View, Way};
 use super::{Json, Out, Outcome, Stop, bytes_value, other_option, parse_seconds, text_value};
 use crate::sys::process::wait_any_readable;
 use crate::world::Roots;
-use crate::world::enumerate::{Enumerator, Filter, Kind};
+use crate::world::enumerate::{Filter, Kind};
 use bstr::{BStr, BString, ByteSlice};
 use lexopt::{Arg, Parser};
 use std::os::fd::AsFd;
@@ -296,8 +296,8 @@ fn write_line(out: Out, parts: &[&[u8]]) -> Result<(), Stop> {
 
 /// All devices that the filter wants, in order.
 fn all(devices: &Devices, kind: Kind, filter: &Filter) -> Vec<Found> {
-    let found = Enumerator::new(&devices.sysfs, &devices.roots.run).enumerate(kind, filter, &[]);
-    found.into_iter().map(|f| Found { devpath: f.devpath, way: Way::Path }).collect()
+    enumerate(devices, kind, filter, &[])
+        .into_iter().map(|f| Found { devpath: f.devpath, way: Way::Path }).collect()
 }
 
 fn export(devices: &Devices, options: &Options, out: Out) -> Result<(), Stop> {

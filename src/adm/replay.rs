@@ -1,0 +1,82 @@
+//! `replay`: runs a trace (`mudevd --record`) again, without touching the system.
+
+use super::{Out, Outcome, Stop, other_option};
+use crate::daemon::trace;
+use crate::world::Roots;
+use crate::world::accounts::Accounts;
+use lexopt::{Arg, Parser};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// What `replay --help` says.
+pub const HELP: &str = "replay [OPTIONS] FILE
+
+Run a trace that `mudevd --record FILE` wrote and print what the daemon would do, one effect a line.
+Nothing of the system is touched.
+
+     --expect=FILE            Print nothing, compare with these lines; exit status 1 at a difference
+  -h --help                   Show this help
+  -V --version                Show the version";
+
+/// Runs the subcommand.
+pub fn run(parser: &mut Parser, roots: &Roots, out: Out) -> Outcome {
+    let (mut file, mut expected) = (None, None);
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Arg::Long("expect") => expected = Some(PathBuf::from(parser.value()?)),
+            Arg::Value(path) if file.is_none() => file = Some(PathBuf::from(path)),
+            other => return Err(other_option(other)),
+        }
+    }
+    let file = file.ok_or_else(|| Stop::failed("a trace is required"))?;
+    let accounts = Accounts::new(roots);
+    let outputs = trace::replay(&read(&file)?, &|files| trace::compile(files, &accounts))
+        .map_err(|error| Stop::Failed(format!("{}: {error}", file.display())))?;
+    match expected {
+        Some(expected) => match trace::first_difference(&read(&expected)?, &outputs) {
+            Some(difference) => Err(Stop::Failed(difference)),
+            None => Ok(ExitCode::SUCCESS),
+        },
+        None => {
+            for line in outputs {
+                writeln!(out, "{line}")?;
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Stop> {
+    std::fs::read(path).map_err(|error| Stop::Failed(format!("cannot read {}: {error}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::tree::Tree;
+
+    const TRACE: &str = r#"{"config":{"event_timeout":1000000,"exec_delay":0,"blockdev_read_only":false,"strict_names":true,"in_initrd":false}}
+{"rules":[["/r.rules","ENV{A}=\"1\"\n"]]}
+"#;
+
+    fn replay(tree: &Tree, words: &[&str]) -> (Outcome, String) {
+        let mut out = Vec::new();
+        let words: Vec<_> = words
+            .iter()
+            .map(|word| if word.starts_with('-') { (*word).into() } else { tree.path(word).into_os_string() })
+            .collect();
+        let outcome = run(&mut Parser::from_args(words), &tree.roots(), &mut out);
+        (outcome, String::from_utf8(out).expect("text"))
+    }
+
+    #[test]
+    fn a_trace_gives_its_effects_or_is_compared() {
+        let tree = Tree::new();
+        tree.file("trace", TRACE).file("none", "").file("other", "Busy(true)\n").file("bad", "{\"frob\":1}\n");
+        assert_eq!(replay(&tree, &["trace"]), (Ok(ExitCode::SUCCESS), String::new()));
+        assert_eq!(replay(&tree, &["--expect", "none", "trace"]).0, Ok(ExitCode::SUCCESS));
+        for words in [&["--expect", "other", "trace"][..], &["bad"], &["missing"], &[], &["trace", "trace"]] {
+            assert!(matches!(replay(&tree, words).0, Err(Stop::Failed(_))), "{words:?}");
+        }
+    }
+}
