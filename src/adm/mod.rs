@@ -87,7 +87,12 @@ const VERBS: &[Verb] = &[
     Verb { name: "monitor", about: "Show events as they come", help: monitor::HELP, run: monitor::run },
     Verb { name: "verify", about: "Check rules files", help: verify::HELP, run: verify::run },
     Verb { name: "status", about: "Show what the daemon is doing", help: status::HELP, run: status::run },
-    Verb { name: "links", about: "Show the daemon's table of links", help: status::LINKS_HELP, run: status::run_links },
+    Verb {
+        name: "links",
+        about: "Show the daemon's table of links",
+        help: status::LINKS_HELP,
+        run: status::run_links,
+    },
     Verb { name: "replay", about: "Run a recorded trace again", help: replay::HELP, run: replay::run },
 ];
 

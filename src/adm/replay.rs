@@ -72,7 +72,10 @@ mod tests {
     #[test]
     fn a_trace_gives_its_effects_or_is_compared() {
         let tree = Tree::new();
-        tree.file("trace", TRACE).file("none", "").file("other", "Busy(true)\n").file("bad", "{\"frob\":1}\n");
+        tree.file("trace", TRACE)
+            .file("none", "")
+            .file("other", "Busy(true)\n")
+            .file("bad", "{\"frob\":1}\n");
         assert_eq!(replay(&tree, &["trace"]), (Ok(ExitCode::SUCCESS), String::new()));
         assert_eq!(replay(&tree, &["--expect", "none", "trace"]).0, Ok(ExitCode::SUCCESS));
         for words in [&["--expect", "other", "trace"][..], &["bad"], &["missing"], &[], &["trace", "trace"]] {

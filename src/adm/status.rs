@@ -82,7 +82,8 @@ fn parse(parser: &mut Parser) -> Result<Option<Json>, Stop> {
 /// Asks the daemon and reads to the end of its answer.
 fn ask(roots: &Roots, request: &str) -> Result<Vec<u8>, Stop> {
     let path = roots.run.join("udev").join(SOCKET);
-    let failed = |error: io::Error| Stop::Failed(format!("cannot ask the daemon at {}: {error}", path.display()));
+    let failed =
+        |error: io::Error| Stop::Failed(format!("cannot ask the daemon at {}: {error}", path.display()));
     let socket = unix::connect_seqpacket(&path).map_err(failed)?;
     unix::send(socket.as_fd(), request.as_bytes()).map_err(failed)?;
     read_answer(&socket).map_err(failed)
@@ -110,7 +111,11 @@ fn print_status(status: &Status, out: Out) -> io::Result<()> {
         (false, false) => "starting",
     };
     let (counters, turns) = (&status.counters, &status.turns);
-    writeln!(out, "mudevd {}, process {}, {state}, log level {}", status.version, status.pid, status.log_level)?;
+    writeln!(
+        out,
+        "mudevd {}, process {}, {state}, log level {}",
+        status.version, status.pid, status.log_level
+    )?;
     writeln!(out, "Rules     {} lines in {} files", status.rule_lines, status.rule_files)?;
     writeln!(out, "Queue     {} running, {} waiting", status.running, status.waiting)?;
     for job in &status.jobs {
@@ -132,11 +137,7 @@ fn print_status(status: &Status, out: Out) -> io::Result<()> {
         counters.duplicates,
         turns.uevents_refused
     )?;
-    writeln!(
-        out,
-        "Overruns  {} of uevents, {} of link messages",
-        turns.uevents_lost, status.link_overruns
-    )?;
+    writeln!(out, "Overruns  {} of uevents, {} of link messages", turns.uevents_lost, status.link_overruns)?;
     writeln!(
         out,
         "Loop      {} turns, {} inputs, longest turn {}.{:03} ms",
@@ -156,7 +157,11 @@ fn print_status(status: &Status, out: Out) -> io::Result<()> {
         status.helpers_working, status.helper_requests_waiting, turns.helper_requests
     )?;
     let stale = if status.links_stale { ", being read again" } else { "" };
-    writeln!(out, "Links     {}{stale}, {} events wait for one", status.links, status.jobs_waiting_for_links)?;
+    writeln!(
+        out,
+        "Links     {}{stale}, {} events wait for one",
+        status.links, status.jobs_waiting_for_links
+    )?;
     writeln!(out, "Watches   {} nodes; {} control clients", status.watches, status.clients)
 }
 
@@ -167,13 +172,28 @@ fn print_links(rows: &[LinkRow], out: Out) -> io::Result<()> {
         None => ifindex.to_string(),
     };
     let or_dash = |text: &str| if text.is_empty() { "-".to_owned() } else { text.to_owned() };
-    let heading =
-        ["INDEX", "NAME", "KIND", "STATE", "CARRIER", "MTU", "ADDRESS", "MASTER", "LINK", "PARENT", "OTHER NAMES"];
+    let heading = [
+        "INDEX",
+        "NAME",
+        "KIND",
+        "STATE",
+        "CARRIER",
+        "MTU",
+        "ADDRESS",
+        "MASTER",
+        "LINK",
+        "PARENT",
+        "OTHER NAMES",
+    ];
     let mut table: Vec<Vec<String>> = vec![heading.iter().map(|h| (*h).to_owned()).collect()];
     for row in rows {
         let carrier = row.carrier.map_or("-", |carrier| if carrier { "yes" } else { "no" });
-        let names: Vec<&str> =
-            row.alt_names.iter().chain(Some(&row.alias).filter(|a| !a.is_empty())).map(|n| n.as_str()).collect();
+        let names: Vec<&str> = row
+            .alt_names
+            .iter()
+            .chain(Some(&row.alias).filter(|a| !a.is_empty()))
+            .map(|n| n.as_str())
+            .collect();
         table.push(vec![
             row.ifindex.to_string(),
             row.name.clone(),
@@ -188,8 +208,9 @@ fn print_links(rows: &[LinkRow], out: Out) -> io::Result<()> {
             or_dash(&names.join(" ")),
         ]);
     }
-    let widths: Vec<usize> =
-        (0..heading.len()).map(|i| table.iter().map(|cells| cells[i].chars().count()).max().unwrap_or(0)).collect();
+    let widths: Vec<usize> = (0..heading.len())
+        .map(|i| table.iter().map(|cells| cells[i].chars().count()).max().unwrap_or(0))
+        .collect();
     for cells in &table {
         let line: Vec<String> =
             cells.iter().zip(&widths).map(|(cell, &width)| format!("{cell:<width$}")).collect();
@@ -251,7 +272,12 @@ mod tests {
         let mut out = Vec::new();
         print_status(&status, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
-        assert!(text.contains("1 running, 0 waiting\n  77 add /devices/x: rules, waits for program /bin/x since 2.250 s\n"), "{text}");
+        assert!(
+            text.contains(
+                "1 running, 0 waiting\n  77 add /devices/x: rules, waits for program /bin/x since 2.250 s\n"
+            ),
+            "{text}"
+        );
     }
 
     fn example() -> Status {

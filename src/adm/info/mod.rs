@@ -297,7 +297,9 @@ fn write_line(out: Out, parts: &[&[u8]]) -> Result<(), Stop> {
 /// All devices that the filter wants, in order.
 fn all(devices: &Devices, kind: Kind, filter: &Filter) -> Vec<Found> {
     enumerate(devices, kind, filter, &[])
-        .into_iter().map(|f| Found { devpath: f.devpath, way: Way::Path }).collect()
+        .into_iter()
+        .map(|f| Found { devpath: f.devpath, way: Way::Path })
+        .collect()
 }
 
 fn export(devices: &Devices, options: &Options, out: Out) -> Result<(), Stop> {

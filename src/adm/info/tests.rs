@@ -24,7 +24,7 @@ fn machine() -> Tree {
         .file(&format!("{disk}/backing"), "/image\n")
         .file(&format!("{disk}/dev"), "8:16\n")
         .file(&format!("{disk}/sda1/uevent"), "")
-    .link(&format!("{disk}/sda1/subsystem"), "../../../../../../class/block")
+        .link(&format!("{disk}/sda1/subsystem"), "../../../../../../class/block")
         .file(&format!("{disk}/sda1/start"), "1\n");
     tree.file("sys/devices/virtual/net/lo/uevent", "INTERFACE=lo\nIFINDEX=1\n")
         .file("sys/devices/virtual/net/lo/ifindex", "1\n")
