@@ -114,7 +114,7 @@ impl Shell {
     /// Reads the settings again; what has changed holds from now on, whatever a client said before. When
     /// names are resolved is decided once.
     pub(super) fn reload_settings(&mut self) {
-        let kernel = self.world.files.command_line(&self.world.constants).ok().flatten().unwrap_or_default();
+        let kernel = self.world.answers.files.command_line(&self.world.answers.constants).ok().flatten().unwrap_or_default();
         let (new, messages) =
             config::load(&self.roots, |name| std::env::var_os(name), &self.overrides, &kernel);
         messages.iter().for_each(|message| log::warn!("{message}"));
@@ -130,7 +130,7 @@ impl Shell {
         self.settings = config::Settings { children_max, ..new };
         self.children.set_max(shell::children_max(&self.settings));
         self.children.set_timeout_signal(self.settings.timeout_signal);
-        let config = start::engine_config(&self.settings, &self.roots, &self.world.builtins);
+        let config = start::engine_config(&self.settings, &self.roots, &self.world.answers.builtins);
         if let Some(recorder) = &mut self.recorder {
             recorder.config(&config);
         }
