@@ -114,7 +114,14 @@ impl Shell {
     /// Reads the settings again; what has changed holds from now on, whatever a client said before. When
     /// names are resolved is decided once.
     pub(super) fn reload_settings(&mut self) {
-        let kernel = self.world.answers.files.command_line(&self.world.answers.constants).ok().flatten().unwrap_or_default();
+        let kernel = self
+            .world
+            .answers
+            .files
+            .command_line(&self.world.answers.constants)
+            .ok()
+            .flatten()
+            .unwrap_or_default();
         let (new, messages) =
             config::load(&self.roots, |name| std::env::var_os(name), &self.overrides, &kernel);
         messages.iter().for_each(|message| log::warn!("{message}"));
