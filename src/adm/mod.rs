@@ -12,6 +12,8 @@ mod monitor;
 mod replay;
 mod settle;
 mod status;
+mod test;
+mod trial;
 mod trigger;
 mod verify;
 mod view;
@@ -85,6 +87,13 @@ const VERBS: &[Verb] = &[
     Verb { name: "settle", about: "Wait for pending events", help: settle::HELP, run: settle::run },
     Verb { name: "control", about: "Control the daemon", help: control::HELP, run: control::run },
     Verb { name: "monitor", about: "Show events as they come", help: monitor::HELP, run: monitor::run },
+    Verb { name: "test", about: "Run the rules for a device, change nothing", help: test::HELP, run: test::run },
+    Verb {
+        name: "test-builtin",
+        about: "Run one builtin for a device",
+        help: test::BUILTIN_HELP,
+        run: test::run_builtin,
+    },
     Verb { name: "verify", about: "Check rules files", help: verify::HELP, run: verify::run },
     Verb { name: "status", about: "Show what the daemon is doing", help: status::HELP, run: status::run },
     Verb {

@@ -121,13 +121,18 @@ impl<'a> Devices<'a> {
         device.id().and_then(read).is_some()
     }
 
+    /// The record of a device.
+    pub fn record(&self, device: &Device) -> Option<Record> {
+        self.records.as_ref()?.read(&device.id()?).ok()?
+    }
+
     /// Describes a device.
     pub fn view(&self, found: &Found) -> View {
         let uevent = self.sysfs.uevent_properties(&found.devpath);
         let subsystem = self.sysfs.subsystem(&found.devpath).unwrap_or_default();
         let mut device = Device::new(found.devpath.clone(), subsystem, &uevent);
         device.driver = self.sysfs.driver(&found.devpath).or(device.driver);
-        let record = device.id().and_then(|id| self.records.as_ref()?.read(&id).ok()?);
+        let record = self.record(&device);
         let mut properties = sysfs_properties(&device, &uevent, found.way);
         if let Some(record) = &record {
             add_record(&mut properties, record);

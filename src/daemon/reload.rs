@@ -81,14 +81,15 @@ impl Rules {
     }
 }
 
-fn report(loaded: &Loaded) {
+/// Says what could not be read.
+pub fn report(loaded: &Loaded) {
     for (path, error) in &loaded.failures {
         log::error!("Cannot read {}: {error}", path.display());
     }
 }
 
 /// Compiles, and says what is wrong with the files.
-fn compile_all(files: &[SourceFile], resolve_names: ResolveNames, accounts: &Accounts) -> Arc<RuleSet> {
+pub fn compile_all(files: &[SourceFile], resolve_names: ResolveNames, accounts: &Accounts) -> Arc<RuleSet> {
     let compiled = compile(files, &CompileOptions { resolve_names, accounts });
     for diagnostic in &compiled.diagnostics {
         match diagnostic.severity {

@@ -406,20 +406,10 @@ impl Job {
         Some(self.perform(Effect::ReadRecord { id }, Awaiting::OldRecord, self.phase))
     }
 
-    /// rules.md 9.1 steps 3 and 4, 9.2 step 1.
     fn know_old(&mut self, record: Option<Arc<Record>>) {
-        let Stage::Before(event) = &mut self.stage else { return };
-        let Some(record) = record else { return };
-        event.usec_initialized = record.usec_initialized;
-        event.tags.sticky = record.tags.clone();
-        if event.action == Action::Remove {
-            for (name, value) in &record.properties {
-                event.properties.set_stored(name, value.clone());
-            }
-            event.tags.current = record.current_tags.clone();
-            event.links = record.links.clone();
+        if let (Stage::Before(event), Some(record)) = (&mut self.stage, record) {
+            event.know_old(record);
         }
-        event.old = Some(record);
     }
 
     /// A known device shows in its record that it is being processed.

@@ -173,6 +173,21 @@ impl Event {
         }
     }
 
+    /// What the record of the last event says counts from now on (rules.md 9.1 steps 3 and 4, 9.2 step 1): a
+    /// device that goes is seen with all that was known of it.
+    pub fn know_old(&mut self, record: Arc<Record>) {
+        self.usec_initialized = record.usec_initialized;
+        self.tags.sticky = record.tags.clone();
+        if self.action == Action::Remove {
+            for (name, value) in &record.properties {
+                self.properties.set_stored(name, value.clone());
+            }
+            self.tags.current = record.current_tags.clone();
+            self.links = record.links.clone();
+        }
+        self.old = Some(record);
+    }
+
     /// The value of a property as rules see it, the derived ones included.
     pub fn property(&self, name: &[u8]) -> Option<BString> {
         match name {

@@ -1,0 +1,323 @@
+//! `test` and `test-builtin`: what the rules, or one builtin, make of a device (interop.md 5.5).
+
+use super::trial::{Trial, event_of};
+use super::view::Devices;
+use super::{Json, Out, Outcome, Stop, action_value, other_option, text_value};
+use crate::model::{Action, Event, ResolveNames};
+use crate::rules::ask::BuiltinName;
+use crate::rules::outcome::{Outcome as RulesOutcome, RunItem, Watch};
+use crate::rules::{Answer, Ask};
+use crate::world::Roots;
+use bstr::{BStr, BString, ByteSlice};
+use lexopt::{Arg, Parser};
+use serde_json::{Value, json};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// What `test --help` says.
+pub const HELP: &str = "test [OPTIONS] DEVICE
+
+Run the rules for a device and show what they decide. Nothing is changed: no node, symlink, record,
+attribute or link; the RUN list is shown, not run. Programs of PROGRAM and IMPORT do run. DEVICE is a
+path in /dev or /sys, with or without /sys in front, a device id or the name of a unit.
+
+  -a --action=ACTION|help               What the event says (add)
+  -N --resolve-names=early|late|never   When names of users and groups are looked up
+  -D --extra-rules-dir=DIR              Rules of this folder too, before others (repeatable)
+  -v --verbose                          Log what the rules do
+     --json=pretty|short|off            JSON
+  -h --help                             Show this help
+  -V --version                          Show the version";
+
+/// What `test-builtin --help` says.
+pub const BUILTIN_HELP: &str = "test-builtin [OPTIONS] COMMAND DEVICE
+
+Run one builtin for a device and show the properties it sets. COMMAND is the name of a builtin, with
+arguments in the same word if it takes any.
+
+  -a --action=ACTION|help               What the event says (add)
+  -h --help                             Show this help
+  -V --version                          Show the version";
+
+#[derive(Debug)]
+struct Options {
+    action: Action,
+    resolve_names: Option<ResolveNames>,
+    extra: Vec<PathBuf>,
+    verbose: bool,
+    json: Option<Json>,
+    words: Vec<OsString>,
+}
+
+/// None: only the list of actions was wanted.
+fn parse(parser: &mut Parser, is_builtin: bool, out: Out) -> Result<Option<Options>, Stop> {
+    let mut options = Options {
+        action: Action::Add,
+        resolve_names: None,
+        extra: Vec::new(),
+        verbose: false,
+        json: None,
+        words: Vec::new(),
+    };
+    while let Some(arg) = parser.next()? {
+        match arg {
+            Arg::Short('a') | Arg::Long("action") => match action_value(parser, out)? {
+                Some(action) => options.action = action,
+                None => return Ok(None),
+            },
+            Arg::Value(word) => options.words.push(word),
+            other if is_builtin => return Err(other_option(other)),
+            Arg::Short('N') | Arg::Long("resolve-names") => {
+                let word = text_value(parser)?;
+                let when = ResolveNames::parse(word.as_bytes());
+                options.resolve_names =
+                    Some(when.ok_or_else(|| Stop::Failed(format!("{word:?} is none of early, late, never")))?);
+            }
+            Arg::Short('D') | Arg::Long("extra-rules-dir") => options.extra.push(parser.value()?.into()),
+            Arg::Short('v') | Arg::Long("verbose") => options.verbose = true,
+            Arg::Long("json") => options.json = Json::parse(&text_value(parser)?)?,
+            other => return Err(other_option(other)),
+        }
+    }
+    Ok(Some(options))
+}
+
+/// Runs `test`.
+pub fn run(parser: &mut Parser, roots: &Roots, out: Out) -> Outcome {
+    let Some(mut options) = parse(parser, false, out)? else { return Ok(ExitCode::SUCCESS) };
+    let (Some(device), true) = (options.words.pop(), options.words.is_empty()) else {
+        return Err(Stop::failed("one device is required"));
+    };
+    if options.verbose {
+        log::set_max_level(log::LevelFilter::Debug);
+    }
+    let devices = Devices::new(roots);
+    let found = devices.find_with_devpath(&device.into_vec())?;
+    let event = event_of(&devices, &found, options.action);
+    let outcome = Trial::new(&devices)?.run_rules(event, &options.extra, options.resolve_names)?;
+    if let Some(errno) = outcome.failure {
+        log::error!("The rules failed: {errno}");
+    }
+    match options.json {
+        Some(json) => json.write(out, &as_json(&outcome))?,
+        None => print(&outcome, out)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs `test-builtin`.
+pub fn run_builtin(parser: &mut Parser, roots: &Roots, out: Out) -> Outcome {
+    let Some(options) = parse(parser, true, out)? else { return Ok(ExitCode::SUCCESS) };
+    let [command, device] = <[OsString; 2]>::try_from(options.words)
+        .map_err(|_| Stop::failed("a command and a device are required"))?
+        .map(|word| BString::from(word.into_vec()));
+    let builtin = BuiltinName::of_command(&command)
+        .ok_or_else(|| Stop::Failed(format!("there is no builtin {command:?}")))?;
+    if !crate::builtin::Builtins::is_written(builtin) {
+        return Err(Stop::Failed(format!("the builtin {} is not written yet", builtin.as_str())));
+    }
+    let devices = Devices::new(roots);
+    let event = event_of(&devices, &devices.find_with_devpath(&device)?, options.action);
+    let answer = Trial::new(&devices)?.answer(&event, &Ask::Builtin { builtin, command })?;
+    let Answer::Builtin(result) = answer else { return Err(Stop::failed("the builtin gave no result")) };
+    result.messages.iter().for_each(|message| log::warn!("{message}"));
+    for (name, value) in &result.properties {
+        if let Some(value) = value {
+            writeln!(out, "{name}={value}")?;
+        }
+    }
+    if result.success { Ok(ExitCode::SUCCESS) } else { Err(Stop::failed("the builtin failed")) }
+}
+
+/// `KEY=VALUE` of all properties, sorted.
+fn sorted(event: &Event) -> Vec<BString> {
+    let mut properties = event.full_properties();
+    properties.sort();
+    properties.iter().map(|(name, value)| [&name[..], b"=", value].concat().into()).collect()
+}
+
+fn command_of(item: &RunItem) -> (&'static str, &BString) {
+    match item {
+        RunItem::Program(command) => ("program", command),
+        RunItem::Builtin(_, command) => ("builtin", command),
+    }
+}
+
+/// What v255 prints goes to the output, the rest to the log.
+fn print(outcome: &RulesOutcome, out: Out) -> Result<(), Stop> {
+    for property in sorted(&outcome.event) {
+        writeln!(out, "{property}")?;
+    }
+    for item in &outcome.run {
+        writeln!(out, "run: '{}'", command_of(item).1)?;
+    }
+    let number = |number: Option<u32>| number.map_or("as it is".to_owned(), |n| n.to_string());
+    if let Some(node) = &outcome.event.device.devnode {
+        let mode = outcome.mode.map_or("as it is".to_owned(), |mode| format!("{mode:04o}"));
+        let (owner, group) = (number(outcome.owner), number(outcome.group));
+        let watch = if outcome.watch == Some(Watch::On) { ", watched" } else { "" };
+        log::info!(
+            "{node}: owner {owner}, group {group}, mode {mode}, link priority {}{watch}",
+            outcome.link_priority
+        );
+    }
+    if let Some(name) = &outcome.name {
+        log::info!("Name of the interface: {name}");
+    }
+    Ok(())
+}
+
+fn as_json(outcome: &RulesOutcome) -> Value {
+    let event = &outcome.event;
+    let device = &event.device;
+    let text = |bytes: &[u8]| Value::String(bytes.to_str_lossy().into_owned());
+    let texts = |list: &mut dyn Iterator<Item = &BStr>| Value::Array(list.map(|item| text(item)).collect());
+    let mut object = json!({
+        "path": text(&[b"/sys", device.devpath.as_slice()].concat()),
+        "name": text(&device.sysname),
+        "tags": texts(&mut event.tags.sticky.iter()),
+        "currentTags": texts(&mut event.tags.current.iter()),
+        "properties": sorted(event).iter().map(|property| text(property)).collect::<Vec<_>>(),
+        "queuedCommands": outcome.run.iter().map(|item| {
+            let (kind, command) = command_of(item);
+            json!({"type": kind, "command": text(command)})
+        }).collect::<Vec<_>>(),
+    });
+    if let Some(id) = device.id() {
+        object["id"] = text(&id.render());
+    }
+    if !device.subsystem.is_empty() {
+        object["subsystem"] = text(&device.subsystem);
+    }
+    if let (Some(path), Some(devnum)) = (&device.devnode, device.devnum) {
+        let links: Vec<Value> = event.links.iter().map(|link| text(&[b"/dev/", link.as_bytes()].concat())).collect();
+        object["node"] = json!({
+            "path": text(path),
+            "type": if device.is_block() { "block" } else { "char" },
+            "rdev": {"major": devnum.major, "minor": devnum.minor},
+            "mode": outcome.mode.map(|mode| format!("{mode:04o}")),
+            "uid": outcome.owner,
+            "gid": outcome.group,
+            "symlinkPriority": outcome.link_priority,
+            "symlinks": links,
+            "inotifyWatch": outcome.watch == Some(Watch::On),
+        });
+    }
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::tree::Tree;
+
+    const RULES: &str = "KERNEL==\"null\", ENV{B}=\"x\", ENV{.H}=\"h\", SYMLINK+=\"foo\", TAG+=\"t1\", \
+        MODE=\"0640\", GROUP=\"6\", OPTIONS+=\"link_priority=5\", OPTIONS+=\"watch\", \
+        RUN+=\"/bin/true $name\", RUN{builtin}+=\"kmod load x\"\n\
+        KERNEL==\"null\", PROGRAM=\"/bin/echo hi $env{B}\", ENV{RES}=\"%c\", ATTR{power/control}=\"on\"\n\
+        ACTION==\"remove\", ENV{OLD}==\"1\", ENV{SEEN}=\"yes\"\n";
+
+    fn machine() -> Tree {
+        let tree = Tree::new();
+        tree.file("sys/devices/virtual/mem/null/uevent", "MAJOR=1\nMINOR=3\nDEVNAME=null\n")
+            .link("sys/devices/virtual/mem/null/subsystem", "../../../../class/mem")
+            .file("sys/devices/virtual/mem/null/power/control", "auto\n")
+            .link("sys/class/mem/null", "../../devices/virtual/mem/null")
+            .file("run/udev/data/c1:3", "I:42\nE:OLD=1\nG:old\nQ:old\nV:1\n")
+            .file("etc/udev/rules.d/50.rules", RULES);
+        tree
+    }
+
+    fn test(tree: &Tree, words: &[&str]) -> (Outcome, String) {
+        let mut out = Vec::new();
+        let outcome = run(&mut Parser::from_args(words), &tree.roots(), &mut out);
+        (outcome, String::from_utf8(out).expect("text"))
+    }
+
+    #[test]
+    fn properties_come_sorted_and_then_the_run_list() {
+        let tree = machine();
+        let (outcome, text) = test(&tree, &["/class/mem/null"]);
+        assert_eq!(outcome, Ok(ExitCode::SUCCESS));
+        assert_eq!(
+            text,
+            ".H=h\nACTION=add\nB=x\nCURRENT_TAGS=:t1:\nDEVLINKS=/dev/foo\nDEVNAME=/dev/null\n\
+             DEVPATH=/devices/virtual/mem/null\nMAJOR=1\nMINOR=3\nRES=hi x\nSUBSYSTEM=mem\nTAGS=:old:t1:\n\
+             USEC_INITIALIZED=42\nrun: 'kmod load x'\nrun: '/bin/true null'\n"
+        );
+    }
+
+    #[test]
+    fn nothing_is_changed() {
+        let tree = machine();
+        let record = tree.read("run/udev/data/c1:3");
+        assert_eq!(test(&tree, &["/sys/class/mem/null"]).0, Ok(ExitCode::SUCCESS));
+        assert_eq!(tree.read("sys/devices/virtual/mem/null/power/control"), b"auto\n");
+        assert_eq!(tree.read("run/udev/data/c1:3"), record);
+        let names = |dir| std::fs::read_dir(tree.path(dir)).unwrap().count();
+        assert_eq!((names("run/udev"), names("run/udev/data")), (1, 1));
+        assert!(!tree.path("dev").exists());
+    }
+
+    #[test]
+    fn a_removed_device_is_seen_with_its_record_and_extra_rules_hide_others() {
+        let tree = machine();
+        let (_, text) = test(&tree, &["-a", "remove", "/class/mem/null"]);
+        assert!(text.contains("OLD=1\n") && text.contains("SEEN=yes\n"), "{text}");
+        tree.file("extra/50.rules", "ENV{ONLY}=\"1\"\n").file("extra/60.rules", "ENV{MORE}=\"1\"\n");
+        let extra = tree.path("extra").into_os_string().into_string().unwrap();
+        let (_, text) = test(&tree, &["-D", &extra, "/class/mem/null"]);
+        assert!(text.contains("ONLY=1\n") && text.contains("MORE=1\n") && !text.contains("B=x\n"), "{text}");
+    }
+
+    #[test]
+    fn json_has_node_tags_and_commands() {
+        let tree = machine();
+        let (_, text) = test(&tree, &["--json=short", "/class/mem/null"]);
+        let object: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((&object["path"], &object["id"]), (&json!("/sys/devices/virtual/mem/null"), &json!("c1:3")));
+        assert_eq!(
+            object["node"],
+            json!({"path": "/dev/null", "type": "char", "rdev": {"major": 1, "minor": 3}, "mode": "0640",
+                "uid": null, "gid": 6, "symlinkPriority": 5, "symlinks": ["/dev/foo"], "inotifyWatch": true})
+        );
+        assert_eq!((&object["tags"], &object["currentTags"]), (&json!(["old", "t1"]), &json!(["t1"])));
+        assert_eq!(object["properties"][0], ".H=h");
+        assert_eq!(object["queuedCommands"][0], json!({"type": "builtin", "command": "kmod load x"}));
+    }
+
+    #[test]
+    fn a_builtin_prints_what_it_finds() {
+        let tree = Tree::new();
+        tree.file("sys/devices/pci0000:00/0000:00:01.0/uevent", "")
+            .link("sys/devices/pci0000:00/0000:00:01.0/subsystem", "../../../bus/pci");
+        let call = |words: &[&str]| {
+            let mut out = Vec::new();
+            let outcome = run_builtin(&mut Parser::from_args(words), &tree.roots(), &mut out);
+            (outcome, String::from_utf8(out).expect("text"))
+        };
+        let (outcome, text) = call(&["path_id", "/devices/pci0000:00/0000:00:01.0"]);
+        assert_eq!(outcome, Ok(ExitCode::SUCCESS));
+        assert_eq!(text, "ID_PATH=pci-0000:00:01.0\nID_PATH_TAG=pci-0000_00_01_0\n");
+        for words in [
+            &["frob", "/devices/pci0000:00/0000:00:01.0"][..],
+            &["usb_id", "/devices/pci0000:00/0000:00:01.0"],
+            &["net_id", "/devices/pci0000:00/0000:00:01.0"],
+            &["path_id"],
+            &["path_id", "/none"],
+            &["-N", "early", "path_id", "/none"],
+        ] {
+            assert!(matches!(call(words).0, Err(Stop::Failed(_))), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        let tree = machine();
+        for words in [&[][..], &["/none"], &["/class/mem/null", "x"], &["-N", "x"], &["-a", "frob"], &["--frob"]] {
+            assert!(matches!(test(&tree, words).0, Err(Stop::Failed(_))), "{words:?}");
+        }
+    }
+}
