@@ -87,7 +87,12 @@ const VERBS: &[Verb] = &[
     Verb { name: "settle", about: "Wait for pending events", help: settle::HELP, run: settle::run },
     Verb { name: "control", about: "Control the daemon", help: control::HELP, run: control::run },
     Verb { name: "monitor", about: "Show events as they come", help: monitor::HELP, run: monitor::run },
-    Verb { name: "test", about: "Run the rules for a device, change nothing", help: test::HELP, run: test::run },
+    Verb {
+        name: "test",
+        about: "Run the rules for a device, change nothing",
+        help: test::HELP,
+        run: test::run,
+    },
     Verb {
         name: "test-builtin",
         about: "Run one builtin for a device",

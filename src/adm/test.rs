@@ -72,8 +72,9 @@ fn parse(parser: &mut Parser, is_builtin: bool, out: Out) -> Result<Option<Optio
             Arg::Short('N') | Arg::Long("resolve-names") => {
                 let word = text_value(parser)?;
                 let when = ResolveNames::parse(word.as_bytes());
-                options.resolve_names =
-                    Some(when.ok_or_else(|| Stop::Failed(format!("{word:?} is none of early, late, never")))?);
+                options.resolve_names = Some(
+                    when.ok_or_else(|| Stop::Failed(format!("{word:?} is none of early, late, never")))?,
+                );
             }
             Arg::Short('D') | Arg::Long("extra-rules-dir") => options.extra.push(parser.value()?.into()),
             Arg::Short('v') | Arg::Long("verbose") => options.verbose = true,
@@ -192,7 +193,8 @@ fn as_json(outcome: &RulesOutcome) -> Value {
         object["subsystem"] = text(&device.subsystem);
     }
     if let (Some(path), Some(devnum)) = (&device.devnode, device.devnum) {
-        let links: Vec<Value> = event.links.iter().map(|link| text(&[b"/dev/", link.as_bytes()].concat())).collect();
+        let links: Vec<Value> =
+            event.links.iter().map(|link| text(&[b"/dev/", link.as_bytes()].concat())).collect();
         object["node"] = json!({
             "path": text(path),
             "type": if device.is_block() { "block" } else { "char" },
@@ -277,7 +279,10 @@ mod tests {
         let tree = machine();
         let (_, text) = test(&tree, &["--json=short", "/class/mem/null"]);
         let object: Value = serde_json::from_str(&text).unwrap();
-        assert_eq!((&object["path"], &object["id"]), (&json!("/sys/devices/virtual/mem/null"), &json!("c1:3")));
+        assert_eq!(
+            (&object["path"], &object["id"]),
+            (&json!("/sys/devices/virtual/mem/null"), &json!("c1:3"))
+        );
         assert_eq!(
             object["node"],
             json!({"path": "/dev/null", "type": "char", "rdev": {"major": 1, "minor": 3}, "mode": "0640",
@@ -316,7 +321,9 @@ mod tests {
     #[test]
     fn what_cannot_be_meant_is_refused() {
         let tree = machine();
-        for words in [&[][..], &["/none"], &["/class/mem/null", "x"], &["-N", "x"], &["-a", "frob"], &["--frob"]] {
+        for words in
+            [&[][..], &["/none"], &["/class/mem/null", "x"], &["-N", "x"], &["-a", "frob"], &["--frob"]]
+        {
             assert!(matches!(test(&tree, words).0, Err(Stop::Failed(_))), "{words:?}");
         }
     }

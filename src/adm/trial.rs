@@ -56,7 +56,8 @@ impl Trial {
     /// Reads configuration, .link files and the table of links.
     pub fn new(devices: &Devices) -> Result<Trial, Stop> {
         let roots = devices.roots;
-        let kernel = Files::new(roots).command_line(&Constants::new(roots)).ok().flatten().unwrap_or_default();
+        let kernel =
+            Files::new(roots).command_line(&Constants::new(roots)).ok().flatten().unwrap_or_default();
         let environment = |name: &str| std::env::var_os(name);
         let (settings, messages) = config::load(roots, environment, &Overrides::default(), &kernel);
         let scheme = environment("NET_NAMING_SCHEME").map(|v| v.into_encoded_bytes());
@@ -179,7 +180,8 @@ impl Links {
 
     /// All links as they are now.
     fn read() -> Result<Links, Stop> {
-        let socket = netlink::open_route(true).map_err(|e| Stop::Failed(format!("cannot ask for links: {e}")))?;
+        let socket =
+            netlink::open_route(true).map_err(|e| Stop::Failed(format!("cannot ask for links: {e}")))?;
         let mut links = Links { table: Table::new(), socket: Some(socket) };
         for _ in 0..DUMPS_MAX {
             let (seq, request) = links.table.begin_dump();
@@ -208,7 +210,8 @@ impl Links {
         let mut buffer = vec![0; REPLY_MAX];
         loop {
             let received = netlink::receive(socket.as_fd(), &mut buffer).map_err(failed)?;
-            let datagram = buffer.get(..received.len).filter(|_| !received.truncated && received.sender.portid == 0);
+            let datagram =
+                buffer.get(..received.len).filter(|_| !received.truncated && received.sender.portid == 0);
             let applied = self.table.apply(datagram.unwrap_or_default(), Origin::Reply, &mut Vec::new());
             if let Some(reply) = applied.reply.filter(|reply| reply.seq == seq) {
                 return Ok(Some(reply));
