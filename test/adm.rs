@@ -15,7 +15,8 @@ const RULES: &str = "KERNEL==\"lo\", ENV{SEEN}=\"$env{ACTION}\", TAG+=\"tagged\"
 
 /// Exit status, output and error output of the tool.
 fn adm(words: &[&str]) -> (i32, String, String) {
-    let output = Command::new(tool_path()).args(words).stdin(Stdio::null()).output().expect("starts the tool");
+    let output =
+        Command::new(tool_path()).args(words).stdin(Stdio::null()).output().expect("starts the tool");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
     (output.status.code().unwrap_or(-1), text(output.stdout), text(output.stderr))
 }
@@ -65,7 +66,8 @@ fn control_steers_the_daemon_and_status_shows_it() {
         assert!(said(&["status"]).contains("0 running, 1 waiting"), "{}", said(&["status"]));
         said(&["control", "--start-exec-queue"]);
         said(&["settle"]);
-        let links: serde_json::Value = serde_json::from_str(&said(&["links", "--json=pretty"])).expect("JSON");
+        let links: serde_json::Value =
+            serde_json::from_str(&said(&["links", "--json=pretty"])).expect("JSON");
         assert_eq!((&links[0]["name"], &links[0]["ifindex"]), (&"lo".into(), &1.into()));
         assert!(said(&["links"]).lines().nth(1).is_some_and(|line| line.contains(" lo ")));
 
@@ -105,7 +107,8 @@ fn monitor_shows_both_sides_of_an_event_line_by_line_and_ends_at_sigterm() {
             .stdout(Stdio::piped())
             .spawn()
             .expect("starts the tool");
-        let mut lines = BufReader::new(monitor.stdout.take().unwrap()).lines().map(|line| line.expect("text"));
+        let mut lines =
+            BufReader::new(monitor.stdout.take().unwrap()).lines().map(|line| line.expect("text"));
         let heading: Vec<String> = lines.by_ref().take(4).collect();
         assert!(heading[1].starts_with("UDEV - ") && heading[2].starts_with("KERNEL - "), "{heading:?}");
         assert_eq!(heading[3], "");
