@@ -144,8 +144,8 @@ fn rules_are_tested_on_a_real_device_and_leave_no_trace() {
             serde_json::from_str(&said(&["test", "--json=pretty", "/dev/null"])).expect("JSON");
         assert_eq!(json["node"]["symlinks"][0], "/dev/link");
         assert!(!Path::new("/dev/link").exists() && !Path::new("/run/udev/data").exists());
-        let (code, _, _) = adm(&["test-builtin", "net_id", "/sys/class/net/lo"]);
-        assert_eq!(code, 1, "lo has no names of hardware");
+        let (code, _, _) = adm(&["test-builtin", "path_id", "/sys/class/net/lo"]);
+        assert_eq!(code, 1, "lo is nowhere on a bus");
     });
 }
 

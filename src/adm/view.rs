@@ -212,7 +212,7 @@ fn add_record(properties: &mut Properties, record: &Record) {
     for (name, value) in &record.properties {
         properties.set(name, value.clone());
     }
-    if record.links.len() > 0 {
+    if !record.links.is_empty() {
         let links: Vec<_> = record.links.iter().map(|l| [b"/dev/", l.as_bytes()].concat()).collect();
         properties.set("DEVLINKS", bstr::join(" ", links));
     }
