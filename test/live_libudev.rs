@@ -49,6 +49,8 @@ fn library() -> Option<PathBuf> {
 }
 
 impl Libudev {
+    // The types stand in the struct.
+    #[allow(clippy::missing_transmute_annotations)]
     fn load(path: &Path) -> Libudev {
         let path = c(&path.to_string_lossy());
         let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };

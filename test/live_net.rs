@@ -55,8 +55,8 @@ fn every_event_of_the_kernel_is_announced_once_and_in_order_per_device() {
             let before = last.insert(message.get("DEVPATH").to_owned(), number);
             assert!(before.is_none_or(|b| b < number), "{} out of order", message.title());
         }
-        // 2 interfaces with 2 events and their queues, 50 times.
-        assert!(numbers.len() >= 200, "{} events", numbers.len());
+        // What was added and removed before its turn may cancel out; the first ones cannot.
+        assert!(numbers.len() >= 20, "{} events", numbers.len());
         let left: Vec<_> = std::fs::read_dir("/run/udev/data").expect("data").flatten().collect();
         assert!(left.iter().all(|e| !e.file_name().to_string_lossy().starts_with('n')
             || record(&e.file_name().to_string_lossy()).contains("E:X=1")));

@@ -242,7 +242,10 @@ struct Heard {
 
 /// Listens until every event of a network interface that the kernel sent was announced.
 fn listen(kernel: &mut Monitor, udev: &mut Monitor, creating: &AtomicBool, start: Instant) -> Result<Heard> {
-    let mut open: HashSet<u64> = HashSet::new();
+    // Number -> what became of which device. An `add` and its `remove` that both still wait may cancel out,
+    // so such pairs need not be announced; then the end is when nothing came for a while.
+    let mut open: HashMap<u64, (String, String)> = HashMap::new();
+    let mut quiet_since = Instant::now();
     // An announcement may be read before the kernel's message is.
     let mut early: HashSet<u64> = HashSet::new();
     let mut heard = Heard { events: 0, last: start, probes: HashMap::new() };
@@ -251,20 +254,23 @@ fn listen(kernel: &mut Monitor, udev: &mut Monitor, creating: &AtomicBool, start
         let done_creating = !creating.load(Ordering::Acquire);
         let mut idle = true;
         while let Some(message) = kernel.try_next() {
-            idle = false;
             let Ok(number) = message.get("SEQNUM").parse() else { continue };
             if message.get("DEVPATH").starts_with("/devices/virtual/net/") {
+                idle = false;
                 heard.events += 1;
                 if !early.remove(&number) {
-                    open.insert(number);
+                    open.insert(
+                        number,
+                        (message.get("DEVPATH").to_owned(), message.get("ACTION").to_owned()),
+                    );
                 }
             }
         }
         while let Some(message) = udev.try_next() {
-            idle = false;
             if message.get("DEVPATH").starts_with("/devices/virtual/net/") {
+                idle = false;
                 let number = message.get("SEQNUM").parse().unwrap_or(0);
-                if !open.remove(&number) {
+                if open.remove(&number).is_none() {
                     early.insert(number);
                 }
                 heard.last = message.at;
@@ -272,8 +278,11 @@ fn listen(kernel: &mut Monitor, udev: &mut Monitor, creating: &AtomicBool, start
                 heard.probes.insert(uuid.clone(), message.at);
             }
         }
-        if idle {
-            if done_creating && open.is_empty() {
+        if !idle {
+            quiet_since = Instant::now();
+        } else {
+            let quiet = quiet_since.elapsed() > Duration::from_millis(500);
+            if done_creating && (open.is_empty() || quiet && only_cancelled(&open)) {
                 return Ok(heard);
             }
             if Instant::now() > limit {
@@ -282,6 +291,20 @@ fn listen(kernel: &mut Monitor, udev: &mut Monitor, creating: &AtomicBool, start
             cell::wait_readable(&[kernel.fd(), udev.fd()], Duration::from_millis(50));
         }
     }
+}
+
+/// Whether each device that is left has both its `add` and its `remove` open.
+fn only_cancelled(open: &HashMap<u64, (String, String)>) -> bool {
+    let mut actions: HashMap<&str, (usize, usize)> = HashMap::new();
+    for (devpath, action) in open.values() {
+        let counts = actions.entry(devpath).or_default();
+        match action.as_str() {
+            "add" => counts.0 += 1,
+            "remove" => counts.1 += 1,
+            _ => return false,
+        }
+    }
+    actions.values().all(|(adds, removes)| adds == removes)
 }
 
 fn first_child(pid: u32) -> Option<u32> {

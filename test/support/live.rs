@@ -90,29 +90,46 @@ impl Live {
         }
     }
 
-    /// Waits until every uevent of the kernel so far was announced; returns the announcements.
+    /// Waits until every uevent of an interface that the kernel sent so far was announced; returns the
+    /// announcements. A `change` of `lo`, which only this namespace sees, marks the end of the kernel's part.
     ///
-    /// A `change` of a device of our own is sent through the queue behind everything else: `lo` is seen by
-    /// this namespace only. Events of other devices may still be under way, so each number is checked.
+    /// An `add` and its `remove` that both still waited may cancel out: such pairs are not waited for longer
+    /// than until all else has come.
     pub fn settled(&mut self) -> Vec<Message> {
         let uuid = fresh_uuid();
         write_uevent("/sys/class/net/lo", &format!("change {uuid}"));
-        let mut wanted = std::collections::HashSet::new();
+        let mut wanted = std::collections::HashMap::new();
         let end = self.kernel.wait_for(LIMIT, |m| {
             if m.get("DEVPATH").contains("/net/") {
-                wanted.insert(m.get("SEQNUM").to_owned());
+                wanted.insert(
+                    m.get("SEQNUM").to_owned(),
+                    (m.get("DEVPATH").to_owned(), m.get("ACTION").to_owned()),
+                );
             }
             m.get("SYNTH_UUID") == uuid
         });
         assert!(end.is_some(), "the kernel sent no event for lo");
-        wanted.retain(|number| !self.seen.contains(number));
+        wanted.retain(|number, _| !self.seen.contains(number));
         let mut messages = Vec::new();
-        self.announced_that(&format!("of {} events\n", wanted.len()), |m| {
-            wanted.remove(m.get("SEQNUM"));
-            messages.push(m.clone());
-            wanted.is_empty()
-        });
-        messages
+        let end = Instant::now() + LIMIT;
+        let mut quiet_since = Instant::now();
+        loop {
+            while let Some(message) = self.udev.try_next() {
+                quiet_since = Instant::now();
+                self.seen.insert(message.get("SEQNUM").to_owned());
+                wanted.remove(message.get("SEQNUM"));
+                messages.push(message);
+            }
+            let cancelled = wanted.values().all(|(devpath, action)| {
+                let other = if action == "add" { "remove" } else { "add" };
+                wanted.values().any(|(d, a)| d == devpath && a == other)
+            });
+            if wanted.is_empty() || cancelled && quiet_since.elapsed() > Duration::from_millis(300) {
+                return messages;
+            }
+            assert!(Instant::now() < end, "not announced: {wanted:?}\n--- log\n{}", log());
+            cell::wait_readable(&[self.udev.fd()], Duration::from_millis(50));
+        }
     }
 
     /// Whether it still runs.
