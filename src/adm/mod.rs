@@ -127,11 +127,16 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Err(Stop::Failed(text)) => {
             // What was printed before the failure comes first; nothing is to be done if it cannot.
             let _ = out.flush();
-            eprintln!("{name}: {text}");
+            complain(format_args!("{name}: {text}"));
             ExitCode::FAILURE
         }
         Err(Stop::Help | Stop::Version) => ExitCode::FAILURE,
     }
+}
+
+/// A line for the user; nothing is to be done if nobody can read it.
+fn complain(text: std::fmt::Arguments) {
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 fn dispatch(parser: &mut Parser, name: &str, roots: &Roots, out: Out) -> Outcome {
@@ -156,7 +161,8 @@ fn start_log(level: log::LevelFilter) {
     let line =
         |out: &mut env_logger::fmt::Formatter, record: &log::Record| writeln!(out, "{}", record.args());
     // A second call (tests) finds the logger set up already.
-    let _ = env_logger::Builder::new().filter_level(level).format(line).try_init();
+    let _ = env_logger::Builder::new().filter_level(log::LevelFilter::Debug).format(line).try_init();
+    log::set_max_level(level);
 }
 
 fn run_verb(verb: &str, parser: &mut Parser, name: &str, roots: &Roots, out: Out) -> Outcome {
@@ -236,7 +242,7 @@ fn ignored_in_chroot(verb: &str, roots: &Roots) -> bool {
     if std::env::var_os("SYSTEMD_IGNORE_CHROOT").is_some_and(|v| v == "1") || !roots.in_chroot() {
         return false;
     }
-    eprintln!("Running in chroot, ignoring request: {verb}");
+    complain(format_args!("Running in chroot, ignoring request: {verb}"));
     true
 }
 

@@ -13,6 +13,7 @@ use bstr::{BString, ByteSlice};
 use lexopt::{Arg, Parser};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -50,10 +51,9 @@ impl Speaker {
         }
     }
 
-    /// Whether a message may come from this sender: root, and in the kernel's group the kernel itself.
-    fn trusts(self, sender: &Sender) -> bool {
-        let is_root = sender.credentials.is_some_and(|c| c.uid == 0);
-        is_root
+    /// Whether a message may come from this sender: in the kernel's group only from the kernel itself.
+    fn trusts(self, sender: &Sender, users: &Users) -> bool {
+        sender.credentials.is_some_and(|c| users.may_speak(c.uid))
             && sender.groups == self.group()
             && match self {
                 Speaker::Kernel => sender.portid == 0,
@@ -62,17 +62,52 @@ impl Speaker {
     }
 }
 
+/// The users whose messages are believed: root, who we are, and whoever has no number in our user
+/// namespace, which the kernel and root outside of it are (interop.md 2.5, check 5).
+#[derive(Debug, PartialEq, Eq)]
+struct Users {
+    own: Option<u32>,
+    /// First number and count of the numbers that our user namespace has.
+    mapped: Vec<(u32, u32)>,
+}
+
+impl Users {
+    fn of_this_process(roots: &Roots) -> Users {
+        let process = roots.proc.join("self");
+        let own = std::fs::metadata(&process).ok().map(|m| m.uid());
+        // Where there is nothing to read there are no user namespaces.
+        let map = std::fs::read_to_string(process.join("uid_map")).unwrap_or_else(|_| "0 0 4294967295".into());
+        Users { own, mapped: parse_uid_map(&map) }
+    }
+
+    fn may_speak(&self, uid: u32) -> bool {
+        let is_mapped =
+            self.mapped.iter().any(|&(first, count)| uid.checked_sub(first).is_some_and(|n| n < count));
+        uid == 0 || Some(uid) == self.own || !is_mapped
+    }
+}
+
+/// Lines `INSIDE OUTSIDE COUNT` (user_namespaces(7)).
+fn parse_uid_map(text: &str) -> Vec<(u32, u32)> {
+    let numbers = |line: &str| {
+        let mut words = line.split_whitespace().map(|word| word.parse().ok());
+        Some((words.next()??, words.nth(1)??))
+    };
+    text.lines().filter_map(numbers).collect()
+}
+
 /// A socket that hears one speaker.
 #[derive(Debug)]
 pub struct Receiver {
     speaker: Speaker,
     socket: OwnedFd,
+    users: Users,
     buffer: Vec<u8>,
 }
 
 impl Receiver {
     /// Begins to listen.
-    pub fn open(speaker: Speaker) -> Result<Receiver, Stop> {
+    pub fn open(speaker: Speaker, roots: &Roots) -> Result<Receiver, Stop> {
         let open = || {
             let socket = netlink::open_uevent(speaker.group())?;
             // Without it more can be lost, no more than that.
@@ -81,7 +116,7 @@ impl Receiver {
         };
         let socket: io::Result<OwnedFd> = open();
         let socket = socket.map_err(|e| Stop::Failed(format!("cannot listen for events: {e}")))?;
-        Ok(Receiver { speaker, socket, buffer: vec![0; MESSAGE_MAX] })
+        Ok(Receiver { speaker, socket, users: Users::of_this_process(roots), buffer: vec![0; MESSAGE_MAX] })
     }
 
     /// The next good message; None when nothing is there. What is no message of the speaker is skipped.
@@ -103,7 +138,7 @@ impl Receiver {
     }
 
     fn parse(&self, received: Received) -> Result<Uevent, String> {
-        if !self.speaker.trusts(&received.sender) {
+        if !self.speaker.trusts(&received.sender, &self.users) {
             return Err(format!("its sender is not trusted: {:?}", received.sender));
         }
         let datagram =
@@ -182,7 +217,7 @@ pub fn run(parser: &mut Parser, roots: &Roots, out: Out) -> Outcome {
         return Ok(ExitCode::SUCCESS);
     }
     let signals = SignalFd::new(&[libc::SIGINT, libc::SIGTERM]).map_err(Stop::failed)?;
-    let open = |wanted: bool, speaker| wanted.then(|| Receiver::open(speaker)).transpose();
+    let open = |wanted: bool, speaker| wanted.then(|| Receiver::open(speaker, roots)).transpose();
     let mut receivers = [open(options.kernel, Speaker::Kernel)?, open(options.udev, Speaker::Udev)?];
     print_heading(&options, out)?;
     loop {
@@ -302,7 +337,11 @@ mod tests {
     fn only_root_and_the_kernel_itself_are_believed() {
         let sender =
             |portid, groups, uid| Sender { portid, groups, credentials: Some(Credentials { pid: 1, uid }) };
-        assert!(Speaker::Kernel.trusts(&sender(0, 1, 0)) && Speaker::Udev.trusts(&sender(7, 2, 0)));
+        let users = Users { own: Some(5), mapped: parse_uid_map("0 0 4294967295\nnonsense\n") };
+        for uid in [0, 5] {
+            assert!(Speaker::Kernel.trusts(&sender(0, 1, uid), &users), "{uid}");
+            assert!(Speaker::Udev.trusts(&sender(7, 2, uid), &users), "{uid}");
+        }
         for (speaker, sender) in [
             (Speaker::Kernel, sender(7, 1, 0)),
             (Speaker::Kernel, sender(0, 0, 0)),
@@ -310,7 +349,16 @@ mod tests {
             (Speaker::Udev, sender(7, 0, 0)),
             (Speaker::Udev, Sender { credentials: None, ..sender(7, 2, 0) }),
         ] {
-            assert!(!speaker.trusts(&sender), "{speaker:?} {sender:?}");
+            assert!(!speaker.trusts(&sender, &users), "{speaker:?} {sender:?}");
+        }
+    }
+
+    #[test]
+    fn in_a_user_namespace_the_kernel_has_no_number_of_its_own() {
+        let users = Users { own: Some(0), mapped: parse_uid_map("         0       1000          1\n100 5 2") };
+        assert_eq!(users.mapped, [(0, 1), (100, 2)]);
+        for (uid, may_speak) in [(0, true), (65534, true), (99, true), (100, false), (101, false), (102, true)] {
+            assert_eq!(users.may_speak(uid), may_speak, "{uid}");
         }
     }
 }

@@ -134,7 +134,7 @@ pub fn run(parser: &mut Parser, roots: &Roots, out: Out) -> Outcome {
     }
     // Before the first event is asked for, so that none of the answers is missed.
     let waits = options.settle && !options.dry_run;
-    let receiver = waits.then(|| Receiver::open(Speaker::Udev)).transpose()?;
+    let receiver = waits.then(|| Receiver::open(Speaker::Udev, roots)).transpose()?;
     let found = enumerate(&devices, options.kind, &options.filter, &options.prioritized);
     let paths = found.into_iter().map(|f| f.devpath);
     let (pending, code) = write_all(paths, &options, &devices, out)?;

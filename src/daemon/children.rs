@@ -557,7 +557,6 @@ impl Running {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::clock::monotonic;
 
     const LIMIT: Duration = Duration::from_secs(20);
 
@@ -607,6 +606,22 @@ mod tests {
 
     fn ask(command: &str) -> Finished {
         run(LIMIT, &[(Purpose::Ask, command)]).remove(0)
+    }
+
+    #[test]
+    fn one_program_can_be_waited_for() {
+        let null = File::options().read(true).write(true).open("/dev/null").unwrap();
+        let mut children = Children::new(null, "/bin".into(), libc::SIGKILL);
+        let mut run = |command: &str, timeout| {
+            let budget = Budget::new(monotonic(), timeout);
+            let wanted =
+                Wanted { job: JobId(1), purpose: Purpose::Ask, command: command.into(), env: vec![], budget };
+            let finished = run_to_end(&mut children, wanted).unwrap();
+            (finished.exit.success, finished.exit.output.to_string(), finished.timed_out)
+        };
+        assert_eq!(run("echo hi", LIMIT), (true, "hi\n".to_owned(), false));
+        assert_eq!(run("sleep 100", Duration::from_millis(20)), (false, String::new(), true));
+        assert_eq!(run("no/such/program", LIMIT), (false, String::new(), false));
     }
 
     #[test]

@@ -325,7 +325,7 @@ fn wait_for_record(devices: &Devices, devpath: &[u8], limit: Duration) -> Result
     // Before the first look, so that nothing is missed. Should an announcement get lost, the next look
     // comes by itself.
     const LOOK: Duration = Duration::from_secs(1);
-    let mut receiver = Receiver::open(Speaker::Udev)?;
+    let mut receiver = Receiver::open(Speaker::Udev, devices.roots)?;
     let begin = Instant::now();
     while !devices.is_initialized(devpath) {
         let left = limit.saturating_sub(begin.elapsed());
