@@ -76,7 +76,8 @@ impl Users {
         let process = roots.proc.join("self");
         let own = std::fs::metadata(&process).ok().map(|m| m.uid());
         // Where there is nothing to read there are no user namespaces.
-        let map = std::fs::read_to_string(process.join("uid_map")).unwrap_or_else(|_| "0 0 4294967295".into());
+        let map =
+            std::fs::read_to_string(process.join("uid_map")).unwrap_or_else(|_| "0 0 4294967295".into());
         Users { own, mapped: parse_uid_map(&map) }
     }
 
@@ -355,9 +356,12 @@ mod tests {
 
     #[test]
     fn in_a_user_namespace_the_kernel_has_no_number_of_its_own() {
-        let users = Users { own: Some(0), mapped: parse_uid_map("         0       1000          1\n100 5 2") };
+        let users =
+            Users { own: Some(0), mapped: parse_uid_map("         0       1000          1\n100 5 2") };
         assert_eq!(users.mapped, [(0, 1), (100, 2)]);
-        for (uid, may_speak) in [(0, true), (65534, true), (99, true), (100, false), (101, false), (102, true)] {
+        for (uid, may_speak) in
+            [(0, true), (65534, true), (99, true), (100, false), (101, false), (102, true)]
+        {
             assert_eq!(users.may_speak(uid), may_speak, "{uid}");
         }
     }
