@@ -5,7 +5,7 @@ help: ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 .DEFAULT_GOAL := all
-.PHONY: help all demo check test lint layers static bench man install clean peer tools
+.PHONY: help all demo check test lint layers static bench fuzz man install clean peer tools
 
 CARGO   ?= cargo
 PREFIX  ?= /usr
@@ -50,6 +50,9 @@ static: tools ## a static executable (glibc), tested in an empty chroot
 bench: all peer ## beside Debian's udevd and a bare loop: CPU, wall, memory, latency, claims, start-up
 	@test/need.sh ip strace
 	$(CARGO) bench --locked --bench bench -- $(BENCH)
+
+fuzz: tools ## seeded mutation of the stored corpora, for FUZZ_SECONDS (60) per target
+	FUZZ_SECONDS=$${FUZZ_SECONDS:-60} $(CARGO) test --locked --test fuzz -- --nocapture --test-threads=1
 
 man: ## check the manual pages
 	@test/need.sh groff
