@@ -8,6 +8,7 @@ use crate::rules::ask::BuiltinName;
 use crate::rules::outcome::{Outcome as RulesOutcome, RunItem, Watch};
 use crate::rules::{Answer, Ask};
 use crate::world::Roots;
+use crate::world::sysfs::syspath;
 use bstr::{BStr, BString, ByteSlice};
 use lexopt::{Arg, Parser};
 use serde_json::{Value, json};
@@ -176,7 +177,7 @@ fn as_json(outcome: &RulesOutcome) -> Value {
     let text = |bytes: &[u8]| Value::String(bytes.to_str_lossy().into_owned());
     let texts = |list: &mut dyn Iterator<Item = &BStr>| Value::Array(list.map(|item| text(item)).collect());
     let mut object = json!({
-        "path": text(&[b"/sys", device.devpath.as_slice()].concat()),
+        "path": text(&syspath(&device.devpath)),
         "name": text(&device.sysname),
         "tags": texts(&mut event.tags.sticky.iter()),
         "currentTags": texts(&mut event.tags.current.iter()),

@@ -9,6 +9,7 @@ use crate::model::{Action, Uevent};
 use crate::sys::{process, random};
 use crate::world::Roots;
 use crate::world::enumerate::{Filter, Kind};
+use crate::world::sysfs::syspath;
 use bstr::{BString, ByteSlice};
 use lexopt::{Arg, Parser};
 use std::collections::HashMap;
@@ -178,7 +179,7 @@ fn write_all(
     let mut code = ExitCode::SUCCESS;
     for devpath in devpaths {
         if options.verbose {
-            writeln!(out, "/sys{devpath}")?;
+            writeln!(out, "{}", syspath(&devpath))?;
         }
         if options.dry_run {
             continue;
@@ -266,7 +267,7 @@ fn settle(mut receiver: Receiver, mut pending: Pending, verbose: bool, out: Out)
             if let Some(devpath) = take_settled(&mut pending, &uevent)
                 && verbose
             {
-                writeln!(out, "settle /sys{devpath}")?;
+                writeln!(out, "settle {}", syspath(&devpath))?;
                 out.flush()?;
             }
         }

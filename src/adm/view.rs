@@ -5,6 +5,7 @@ use crate::model::event::{OrderedSet, render_tags};
 use crate::model::record::Record;
 use crate::model::{Device, DeviceId, Properties};
 use crate::world::database::Records;
+use crate::world::sysfs::is_syspath;
 use crate::world::{Roots, Sysfs};
 use bstr::{BStr, BString, ByteSlice};
 use std::os::unix::ffi::OsStrExt;
@@ -72,7 +73,7 @@ impl<'a> Devices<'a> {
 
     /// Like [`find`](Self::find), and a devpath is taken too.
     pub fn find_with_devpath(&self, text: &[u8]) -> Result<Found, Stop> {
-        let is_devpath = text.starts_with(b"/") && !text.starts_with(b"/dev/") && !text.starts_with(b"/sys/");
+        let is_devpath = text.starts_with(b"/") && !text.starts_with(b"/dev/") && !is_syspath(text);
         if is_devpath { self.find_path_in_sys(text) } else { self.find(text) }
     }
 
@@ -84,7 +85,7 @@ impl<'a> Devices<'a> {
 
     /// A path in `/dev` or `/sys`; others are no devices.
     fn find_path(&self, path: &[u8]) -> Option<Found> {
-        if path.starts_with(b"/sys/") {
+        if is_syspath(path) {
             return self.find_syspath(path);
         }
         let place = self.roots.locate(path);

@@ -309,6 +309,16 @@ impl Sysfs {
     }
 }
 
+/// The path of a device as people and programs know it, `/sys/...`, wherever the tree in use lies.
+pub fn syspath(devpath: &[u8]) -> BString {
+    [b"/sys", devpath].concat().into()
+}
+
+/// Whether a path is one that [`syspath`] makes.
+pub fn is_syspath(path: &[u8]) -> bool {
+    path.starts_with(b"/sys/")
+}
+
 /// Puts the pieces behind a root.
 fn join(root: &Path, pieces: &[&[u8]]) -> PathBuf {
     let root = root.as_os_str().as_bytes();
