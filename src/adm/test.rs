@@ -3,6 +3,7 @@
 use super::trial::{Trial, event_of};
 use super::view::Devices;
 use super::{Json, Out, Outcome, Stop, action_value, other_option, text_value};
+use crate::engine::job::node_change;
 use crate::model::{Action, Event, ResolveNames};
 use crate::rules::ask::BuiltinName;
 use crate::rules::outcome::{Outcome as RulesOutcome, RunItem, Watch};
@@ -156,12 +157,13 @@ fn print(outcome: &RulesOutcome, out: Out) -> Result<(), Stop> {
         writeln!(out, "run: '{}'", command_of(item).1)?;
     }
     let number = |number: Option<u32>| number.map_or("as it is".to_owned(), |n| n.to_string());
-    if let Some(node) = &outcome.event.device.devnode {
-        let mode = outcome.mode.map_or("as it is".to_owned(), |mode| format!("{mode:04o}"));
-        let (owner, group) = (number(outcome.owner), number(outcome.group));
+    if let Some(node) = node_change(outcome) {
+        let mode = node.mode.map_or("as it is".to_owned(), |mode| format!("{mode:04o}"));
+        let (owner, group) = (number(node.owner), number(node.group));
         let watch = if outcome.watch == Some(Watch::On) { ", watched" } else { "" };
         log::info!(
-            "{node}: owner {owner}, group {group}, mode {mode}, link priority {}{watch}",
+            "{}: owner {owner}, group {group}, mode {mode}, link priority {}{watch}",
+            node.devnode,
             outcome.link_priority
         );
     }
@@ -193,16 +195,16 @@ fn as_json(outcome: &RulesOutcome) -> Value {
     if !device.subsystem.is_empty() {
         object["subsystem"] = text(&device.subsystem);
     }
-    if let (Some(path), Some(devnum)) = (&device.devnode, device.devnum) {
+    if let Some(node) = node_change(outcome) {
         let links: Vec<Value> =
             event.links.iter().map(|link| text(&[b"/dev/", link.as_bytes()].concat())).collect();
         object["node"] = json!({
-            "path": text(path),
-            "type": if device.is_block() { "block" } else { "char" },
-            "rdev": {"major": devnum.major, "minor": devnum.minor},
-            "mode": outcome.mode.map(|mode| format!("{mode:04o}")),
-            "uid": outcome.owner,
-            "gid": outcome.group,
+            "path": text(&node.devnode),
+            "type": if node.block { "block" } else { "char" },
+            "rdev": {"major": node.devnum.major, "minor": node.devnum.minor},
+            "mode": node.mode.map(|mode| format!("{mode:04o}")),
+            "uid": node.owner,
+            "gid": node.group,
             "symlinkPriority": outcome.link_priority,
             "symlinks": links,
             "inotifyWatch": outcome.watch == Some(Watch::On),
@@ -291,6 +293,10 @@ mod tests {
         );
         assert_eq!((&object["tags"], &object["currentTags"]), (&json!(["old", "t1"]), &json!(["t1"])));
         assert_eq!(object["properties"][0], ".H=h");
+        tree.file("etc/udev/rules.d/50.rules", "GROUP=\"6\"\n");
+        let (_, text) = test(&tree, &["--json=short", "/class/mem/null"]);
+        let hinted: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(hinted["node"]["mode"], "0660", "a group of its own may write");
         assert_eq!(object["queuedCommands"][0], json!({"type": "builtin", "command": "kmod load x"}));
     }
 

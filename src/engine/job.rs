@@ -787,8 +787,8 @@ fn record_of(outcome: &Outcome) -> Record {
     }
 }
 
-/// Owner, group and mode by rules.md 11.1: the rule's, else the kernel's hint.
-fn node_change(outcome: &Outcome) -> Option<NodeChange> {
+/// Owner, group and mode by rules.md 11.1: the rule's, else the kernel's hint. None without a node.
+pub fn node_change(outcome: &Outcome) -> Option<NodeChange> {
     let event = &outcome.event;
     let number = |name: &str, radix: u32| {
         let text = event.properties.get(name)?.to_str().ok()?.to_owned();
