@@ -64,7 +64,7 @@ impl Bench {
         let mut all: Properties = properties.iter().copied().collect();
         all.set("INTERFACE", name);
         all.set("IFINDEX", ifindex.trim());
-        Event::new(&Uevent {
+        Event::new(Uevent {
             action,
             seqnum: SeqNum(1),
             devpath: format!("/devices/virtual/net/{name}").into(),

@@ -158,7 +158,7 @@ pub fn event_of(devices: &Devices, found: &Found, action: Action) -> Event {
     let subsystem = devices.sysfs.subsystem(&found.devpath).unwrap_or_default();
     // No kernel message: there is no sequence number.
     let uevent = Uevent { action, seqnum: SeqNum(0), devpath: found.devpath.clone(), subsystem, properties };
-    let mut event = Event::new(&uevent);
+    let mut event = Event::new(uevent);
     if let Some(record) = devices.record(&event.device) {
         event.know_old(Arc::new(record));
     }

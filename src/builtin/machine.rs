@@ -86,7 +86,7 @@ impl Machine {
             properties.set("IFINDEX", "5");
             properties.set("INTERFACE", last_component(devpath.as_bytes()));
         }
-        Event::new(&Uevent {
+        Event::new(Uevent {
             action,
             seqnum: SeqNum(1),
             devpath: devpath.into(),

@@ -13,7 +13,7 @@ use crate::rules::Ask;
 use crate::rules::outcome::RunItem;
 
 impl Shell {
-    /// A question of a job's rules; the answer goes to the inbox, now or later.
+    /// A question of a job's rules; the answer goes to the replies, now or later.
     pub fn answer(&mut self, job: JobId, ask: Ask) {
         self.attempt(job, Pending { task: Task::Ask(ask), facts: Vec::new() });
     }
@@ -40,7 +40,7 @@ impl Shell {
             }
             _ => return self.attempt(job, Pending { task: Task::Effect(effect), facts: Vec::new() }),
         };
-        self.inbox.push_back(Input::Performed { job, done });
+        self.replies.push_back(Input::Performed { job, done });
     }
 
     /// The event is over: a link that was deleted needs no tombstone any more.
@@ -55,12 +55,12 @@ impl Shell {
 
     /// The table was told of the link that this job's task waits for, or will not be.
     pub fn link_is_known(&mut self, job: JobId) {
-        self.learn(job, Fact::Link);
+        self.facts.push_back((job, Fact::Link));
     }
 
     /// A helper has done what this job's task wanted.
     pub fn helper_replied(&mut self, job: JobId, reply: operations::Reply) {
-        self.learn(job, Fact::Helper(reply));
+        self.facts.push_back((job, Fact::Helper(reply)));
     }
 
     /// The kernel has answered a request of this job's task.
@@ -68,15 +68,16 @@ impl Shell {
         if let (Err(errno), false) = (reply.result, reply.text.is_empty()) {
             log::debug!("The kernel says: {}: {errno}", reply.text);
         }
-        self.learn(job, Fact::Rtnl(reply.result));
+        self.facts.push_back((job, Fact::Rtnl(reply.result)));
     }
 
     /// A program of this job has ended.
     pub fn program_ended(&mut self, job: JobId, exit: crate::rules::ask::Exit) {
-        self.learn(job, Fact::Exit(exit));
+        self.facts.push_back((job, Fact::Exit(exit)));
     }
 
-    fn learn(&mut self, job: JobId, fact: Fact) {
+    /// Tries the task of a job again with one fact more.
+    pub(super) fn learn(&mut self, job: JobId, fact: Fact) {
         if let Some(mut pending) = self.world.pending.remove(&job) {
             pending.facts.push(fact);
             self.attempt(job, pending);
@@ -87,7 +88,7 @@ impl Shell {
         let Some(event) = self.engine.event(job) else { return };
         let Pending { task, facts } = &pending;
         match self.world.attempt(&mut self.links.table, job, event, task, facts) {
-            Ok(input) => self.inbox.push_back(input),
+            Ok(input) => self.replies.push_back(input),
             Err(need) => {
                 self.world.pending.insert(job, pending);
                 self.meet(job, need);

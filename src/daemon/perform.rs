@@ -91,11 +91,7 @@ impl World {
                     }
                 }
             }
-            Effect::Announce { properties, tags } => {
-                self.datagram.clear();
-                announcement::build_into(&mut self.datagram, properties, tags);
-                self.announce(device)
-            }
+            Effect::Announce { datagram } => self.announce(device, datagram),
         })
     }
 
@@ -114,9 +110,9 @@ impl World {
         }
     }
 
-    fn announce(&mut self, device: &BString) -> Done {
+    fn announce(&mut self, device: &BString, datagram: &[u8]) -> Done {
         let Some(socket) = &self.announcer else { return Done::Ok };
-        let (header, body) = self.datagram.split_at(announcement::HEADER_LEN.min(self.datagram.len()));
+        let (header, body) = datagram.split_at(announcement::HEADER_LEN.min(datagram.len()));
         match netlink::multicast(socket.as_fd(), UDEV_GROUP, [header, body]) {
             Ok(()) => Done::Ok,
             Err(error) => failed(format_args!("{device}: cannot announce the event"), error),

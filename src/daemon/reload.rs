@@ -156,7 +156,7 @@ impl Shell {
             if let Some(recorder) = &mut self.recorder {
                 recorder.rules(&self.rules.texts());
             }
-            self.inbox.push_front(Input::Rules(rules));
+            self.input(Input::Rules(rules));
         }
     }
 }

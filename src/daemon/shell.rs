@@ -16,7 +16,7 @@ use super::readiness::Readiness;
 use super::reload::Rules;
 use super::source::{Source, Sources};
 use super::status::StatusServer;
-use super::task::World;
+use super::task::{Fact, World};
 use super::trace::Recorder;
 use super::watch::Watches;
 use crate::engine::{Engine, Input, JobId, Output};
@@ -35,8 +35,9 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::time::Duration;
 
-/// Inputs in one turn. One costs microseconds, so that a turn stays around a millisecond.
-const MAX_INPUTS: usize = 256;
+/// Stretches of work on one job in one turn. One costs some ten microseconds, so that a turn stays
+/// below a millisecond.
+const MAX_STRETCHES: usize = 32;
 
 /// Who has asked a helper.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,8 +62,14 @@ pub struct Shell {
     /// What our own command line says.
     pub overrides: Overrides,
     pub engine: Engine,
-    /// What the engine gets next. Answers are pushed here, at once or later.
+    /// What came from outside and the engine gets next.
     pub inbox: VecDeque<Input>,
+    /// Answers to what the engine wants.
+    pub replies: VecDeque<Input>,
+    /// What tasks have waited for.
+    pub(super) facts: VecDeque<(JobId, Fact)>,
+    /// Whose turn it is: facts, or events to start.
+    pub(super) facts_next: bool,
     pub poll: mio::Poll,
     pub sources: Sources,
     pub intake: Intake,
@@ -150,13 +157,18 @@ impl Shell {
     }
 
     fn is_over(&self) -> bool {
-        let exited = self.exiting && self.inbox.is_empty() && self.engine.has_exited();
+        let exited = self.exiting && self.is_through() && self.engine.has_exited();
         exited || (self.intake.is_finite() && self.intake.is_at_end() && self.is_idle())
+    }
+
+    /// All that came in was handled.
+    fn is_through(&self) -> bool {
+        self.inbox.is_empty() && self.replies.is_empty() && self.facts.is_empty()
     }
 
     /// Nothing is queued, running or under way.
     pub fn is_idle(&self) -> bool {
-        self.inbox.is_empty() && self.engine.is_idle() && self.helpers.is_idle()
+        self.is_through() && self.engine.is_idle() && self.helpers.is_idle()
     }
 
     fn turn(&mut self, events: &mut mio::Events) -> io::Result<()> {
@@ -188,6 +200,9 @@ impl Shell {
     /// Zero while there is something to go on with.
     fn wait_time(&self) -> Option<Duration> {
         let busy = !self.inbox.is_empty()
+            || !self.replies.is_empty()
+            || !self.facts.is_empty()
+            || self.engine.can_start()
             || self.intake.is_ready()
             || self.children.has_unread()
             || self.links.is_ready()
@@ -279,26 +294,50 @@ impl Shell {
         self.read_watches();
     }
 
-    /// Inputs to the engine, and what it wants after each.
+    /// First what came in: events are only queued by that. Then, in turns, what jobs have waited for
+    /// and new jobs, each until it waits for something: so the oldest job is ended before another
+    /// begins, and a thousand jobs that can go on at once do not hold up the next event.
     fn work(&mut self) {
-        for _ in 0..MAX_INPUTS {
-            let Some(input) = self.inbox.pop_front() else { break };
-            if let Input::Uevent(_) = input {
-                self.reload_if_due();
-            }
+        while let Some(input) = self.inbox.pop_front() {
+            self.input(input);
+        }
+        for _ in 0..MAX_STRETCHES {
             self.now = monotonic();
-            if let Some(recorder) = &mut self.recorder {
-                recorder.record(&input, self.now);
+            self.facts_next = !self.facts_next;
+            let fact =
+                if self.facts_next || !self.engine.can_start() { self.facts.pop_front() } else { None };
+            match fact {
+                Some((job, fact)) => self.learn(job, fact),
+                None if self.engine.can_start() => {
+                    self.reload_if_due();
+                    self.input(Input::Start);
+                }
+                None => break,
             }
-            self.stats.inputs += 1;
-            self.engine.handle(input, self.now);
-            while let Some(output) = self.engine.poll_output() {
-                self.on_output(output);
-            }
-            // What could not even be started is over at once.
-            if self.children.has_finished() {
-                self.collect();
-            }
+            self.drain_replies();
+        }
+    }
+
+    /// Answers that needed no waiting, and what they lead to.
+    fn drain_replies(&mut self) {
+        while let Some(reply) = self.replies.pop_front() {
+            self.input(reply);
+        }
+    }
+
+    /// One input to the engine, and what it wants then.
+    pub(super) fn input(&mut self, input: Input) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.record(&input, self.now);
+        }
+        self.stats.inputs += 1;
+        self.engine.handle(input, self.now);
+        while let Some(output) = self.engine.poll_output() {
+            self.on_output(output);
+        }
+        // What could not even be started is over at once.
+        if self.children.has_finished() {
+            self.collect();
         }
     }
 

@@ -277,6 +277,7 @@ pub(super) fn engine_config(settings: &Settings, roots: &Roots, builtins: &Built
         blockdev_read_only: settings.blockdev_read_only,
         strict_names: builtins.naming_scheme().has(Flag::ReplaceStrictly),
         in_initrd: config::in_initrd(roots),
+        ..EngineConfig::default()
     }
 }
 
@@ -335,6 +336,9 @@ fn assemble(
         sysfs: Sysfs::new(&line.roots),
         engine: Engine::new(config, rules.current().clone()),
         inbox: VecDeque::new(),
+        replies: VecDeque::new(),
+        facts: VecDeque::new(),
+        facts_next: false,
         intake,
         links,
         children,

@@ -113,8 +113,6 @@ pub struct World {
     pub announcer: Option<OwnedFd>,
     /// Locks of disks held for jobs.
     pub(super) locks: HashMap<JobId, OwnedFd>,
-    /// The announcement being built.
-    pub(super) datagram: Vec<u8>,
     /// Tasks that wait, one for each job at most.
     pub(super) pending: HashMap<JobId, Pending>,
 }
@@ -129,15 +127,7 @@ impl World {
         for error in claims.load(database.records(), &answers.sysfs)? {
             log::warn!("{error}");
         }
-        Ok(World {
-            answers,
-            database,
-            claims,
-            announcer,
-            locks: HashMap::new(),
-            datagram: Vec::new(),
-            pending: HashMap::new(),
-        })
+        Ok(World { answers, database, claims, announcer, locks: HashMap::new(), pending: HashMap::new() })
     }
 
     /// Tries a task.

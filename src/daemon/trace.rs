@@ -48,6 +48,7 @@ impl Recorder {
             "event_timeout": micros(config.event_timeout),
             "exec_delay": micros(config.exec_delay),
             "blockdev_read_only": config.blockdev_read_only,
+            "coalesce_above": config.coalesce_above,
             "strict_names": config.strict_names,
             "in_initrd": config.in_initrd,
         }}));
@@ -153,6 +154,7 @@ fn render_properties(properties: &Properties) -> Value {
 
 fn render(input: &Input) -> Option<Map<String, Value>> {
     let value = match input {
+        Input::Start => json!({"start": true}),
         Input::Uevent(uevent) => json!({"uevent": render_properties(&uevent.properties)}),
         Input::Answer { job, answer } => json!({"job": job.0, "answer": render_answer(answer)}),
         Input::Performed { job, done } => json!({"job": job.0, "done": render_done(done)}),
@@ -258,12 +260,14 @@ fn parse_line(value: &Value) -> Option<Line> {
     if let Some(config) = value.get("config") {
         let micros = |name: &str| config.get(name).and_then(Value::as_u64).map(Duration::from_micros);
         let flag = |name: &str| config.get(name).and_then(Value::as_bool);
+        let number = |name: &str| config.get(name).and_then(Value::as_u64);
         return Some(Line::Config(EngineConfig {
             event_timeout: micros("event_timeout")?,
             exec_delay: micros("exec_delay")?,
             blockdev_read_only: flag("blockdev_read_only")?,
             strict_names: flag("strict_names")?,
             in_initrd: flag("in_initrd")?,
+            coalesce_above: number("coalesce_above")? as usize,
         }));
     }
     if let Some(files) = value.get("rules") {
@@ -286,6 +290,8 @@ fn parse_input(value: &Value) -> Option<Input> {
         Input::Answer { job: job()?, answer: parse_answer(answer)? }
     } else if let Some(done) = value.get("done") {
         Input::Performed { job: job()?, done: parse_done(done)? }
+    } else if has("start") {
+        Input::Start
     } else if has("ran") {
         Input::Ran { job: job()? }
     } else if has("disk_may_be_free") {
@@ -445,6 +451,7 @@ mod tests {
             done(Done::Failed(Errno(libc::EROFS))),
             done(Done::Record(None)),
             done(Done::Record(Some(Arc::new(record)))),
+            Input::Start,
             Input::Ran { job },
             Input::DiskMayBeFree,
             Input::StopQueue,

@@ -11,7 +11,7 @@ use crate::model::device::{is_interface_name, last_component};
 use crate::model::effect::{Done, Effect, NodeChange};
 use crate::model::event::OrderedSet;
 use crate::model::record::Record;
-use crate::model::{Action, DeviceId, Errno, Event, IfIndex, Now};
+use crate::model::{Action, DeviceId, Errno, Event, IfIndex, Now, announcement};
 use crate::rules::eval::{EvalConfig, Evaluation, Note, Step as EvalStep};
 use crate::rules::outcome::{Outcome, RunItem, Watch};
 use crate::rules::specialise::Specialised;
@@ -155,7 +155,7 @@ pub struct Job {
 impl Job {
     /// A job at its beginning.
     pub fn new(id: JobId, ready: Ready, now: Now) -> Job {
-        let event = Event::new(&ready.uevent);
+        let event = Event::new(ready.uevent);
         let phase = match event.action {
             Action::Remove => Phase::ReadRecord,
             _ => Phase::Lock,
@@ -723,42 +723,34 @@ impl Job {
 
     /// First the copies for swallowed SYNTH_UUIDs, then the event's own message.
     fn announce(&mut self, copy: usize) -> Option<Step> {
-        let mut properties = self.event().full_properties();
-        properties.retain(|(name, _)| name != "ID_PROCESSING");
-        if let Some(errno) = self.failure {
-            properties.extend(failure_properties(errno));
+        let swallowed = self.swallowed.get(copy);
+        if swallowed.is_none() && self.log_level.is_some() {
+            return Some(Step::Tell(self.tell(None, Vec::new())));
         }
-        let tags = self.event().tags.sticky.clone();
-        let next = match self.swallowed.get(copy) {
-            Some(swallowed) => {
-                replace(&mut properties, "SEQNUM", swallowed.seqnum.to_string().into());
-                replace(&mut properties, "SYNTH_UUID", swallowed.uuid.clone());
-                Phase::Announce { copy: copy + 1 }
-            }
-            None if self.log_level.is_some() => return Some(Step::Tell(self.tell(None, Vec::new()))),
-            None => Phase::Finished,
+        let event = self.event();
+        let derived = event.derived_properties();
+        let failure = self.failure.map(failure_properties).unwrap_or_default();
+        let number = swallowed.map(|s| s.seqnum.to_string());
+        let value = |name: &'_ BStr, value| match (name.as_bytes(), swallowed, &number) {
+            (b"SEQNUM", _, Some(number)) => number.as_bytes().as_bstr(),
+            (b"SYNTH_UUID", Some(swallowed), _) => swallowed.uuid.as_bstr(),
+            _ => value,
         };
-        Some(self.perform(Effect::Announce { properties, tags }, Awaiting::Any, next))
-    }
-}
-
-fn replace(properties: &mut Vec<(BString, BString)>, name: &str, value: BString) {
-    match properties.iter_mut().find(|(n, _)| n == name) {
-        Some((_, old)) => *old = value,
-        None => properties.push((name.into(), value)),
+        let plain = event.plain_properties().filter(|(name, _)| *name != "ID_PROCESSING");
+        let mut properties: Vec<(&BStr, &BStr)> = plain.map(|(name, old)| (name, value(name, old))).collect();
+        properties.extend(derived.iter().map(|(name, value)| (BStr::new(name), value.as_bstr())));
+        properties.extend(failure.iter().map(|(name, value)| (BStr::new(name), value.as_bstr())));
+        let datagram = announcement::build(&properties, &event.tags.sticky).into();
+        let next = if swallowed.is_some() { Phase::Announce { copy: copy + 1 } } else { Phase::Finished };
+        Some(self.perform(Effect::Announce { datagram }, Awaiting::Any, next))
     }
 }
 
 /// rules.md 9.6.
-fn failure_properties(errno: Errno) -> Vec<(BString, BString)> {
-    let mut properties = vec![
-        ("UDEV_WORKER_FAILED".into(), "1".into()),
-        ("UDEV_WORKER_ERRNO".into(), errno.0.to_string().into()),
-    ];
-    if let Some(name) = errno.name() {
-        properties.push(("UDEV_WORKER_ERRNO_NAME".into(), name.into()));
-    }
-    properties
+fn failure_properties(errno: Errno) -> Vec<(&'static str, BString)> {
+    let name = errno.name().map(|name| ("UDEV_WORKER_ERRNO_NAME", name.into()));
+    let number = errno.0.to_string().into();
+    [("UDEV_WORKER_FAILED", "1".into()), ("UDEV_WORKER_ERRNO", number)].into_iter().chain(name).collect()
 }
 
 fn with_property(old: &Record, name: &str) -> Record {

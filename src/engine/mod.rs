@@ -1,7 +1,7 @@
 //! The logic, without I/O: which event may run now ([`queue`]), what comes next in it ([`job`]).
 //!
 //! Contract: after every [`Engine::handle`], drain [`Engine::poll_output`] until None before the
-//! next input; every [`Output::Ask`], [`Output::Perform`] and [`Output::Run`] is replied to exactly
+//! next input; while [`Engine::can_start`], give [`Input::Start`] sooner or later; every [`Output::Ask`], [`Output::Perform`] and [`Output::Run`] is replied to exactly
 //! once, at once or later; wake up at [`Engine::poll_timeout`] with [`Input::Tick`].
 
 pub mod job;
@@ -29,7 +29,10 @@ pub struct JobId(pub u64);
 /// What the outside tells the engine.
 #[derive(Clone, Debug)]
 pub enum Input {
+    /// It is queued; [`Input::Start`] starts it.
     Uevent(Uevent),
+    /// The outside has nothing better to do: start one event that may run.
+    Start,
     /// To an [`Output::Ask`].
     Answer {
         job: JobId,
@@ -87,6 +90,8 @@ pub struct EngineConfig {
     pub strict_names: bool,
     /// `rd.` words of the kernel command line count (rules.md section 4, IMPORT{cmdline}).
     pub in_initrd: bool,
+    /// Waiting events above which equal ones are merged. Below it every event has its announcement.
+    pub coalesce_above: usize,
 }
 
 impl Default for EngineConfig {
@@ -97,6 +102,7 @@ impl Default for EngineConfig {
             blockdev_read_only: false,
             strict_names: true,
             in_initrd: false,
+            coalesce_above: 16 * 1024,
         }
     }
 }
@@ -150,10 +156,10 @@ impl Engine {
     /// An idle engine.
     pub fn new(config: EngineConfig, rules: Arc<RuleSet>) -> Engine {
         Engine {
-            config,
             programs: Programs::new(rules),
             globals: Arc::default(),
-            queue: Queue::default(),
+            queue: Queue::new(config.coalesce_above),
+            config,
             jobs: HashMap::default(),
             timers: BTreeSet::new(),
             outputs: VecDeque::new(),
@@ -174,6 +180,7 @@ impl Engine {
     pub fn handle(&mut self, input: Input, now: Now) {
         match input {
             Input::Uevent(uevent) => self.insert(uevent, now),
+            Input::Start => self.start_one(now),
             Input::Answer { job, answer } => self.reply(job, Reply::Answer(answer), now),
             Input::Performed { job, done } => self.reply(job, Reply::Done(done), now),
             Input::Ran { job } => self.reply(job, Reply::Ran, now),
@@ -186,7 +193,6 @@ impl Engine {
             Input::Tick => {}
         }
         self.wake(now);
-        self.start_ready(now);
         self.tell_busy();
     }
 
@@ -285,14 +291,20 @@ impl Engine {
         }
     }
 
-    fn start_ready(&mut self, now: Now) {
-        while !self.stopped && !self.exiting && self.jobs.len() < Engine::MAX_JOBS {
-            let Some(ready) = self.queue.take_ready() else { return };
-            let id = JobId(self.next_job);
-            self.next_job += 1;
-            self.jobs.insert(id, Job::new(id, ready, now));
-            self.drive(id, now);
+    /// Whether [`Input::Start`] would start an event.
+    pub fn can_start(&self) -> bool {
+        !self.stopped && !self.exiting && self.jobs.len() < Engine::MAX_JOBS && self.queue.has_ready()
+    }
+
+    fn start_one(&mut self, now: Now) {
+        if !self.can_start() {
+            return;
         }
+        let Some(ready) = self.queue.take_ready() else { return };
+        let id = JobId(self.next_job);
+        self.next_job += 1;
+        self.jobs.insert(id, Job::new(id, ready, now));
+        self.drive(id, now);
     }
 
     fn reply(&mut self, id: JobId, reply: Reply, now: Now) {

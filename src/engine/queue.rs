@@ -9,7 +9,7 @@
 //! Keys are 64-bit hashes of kind and text. A collision makes one event wait for a stranger and does
 //! no other harm.
 //!
-//! Coalescing (design.md section 5) begins when more than [`Queue::COALESCE_ABOVE`] events wait; the
+//! Coalescing (design.md section 5) begins when more events wait than [`Queue::new`] is told; the
 //! queue is then bounded by the number of devices, and no state is lost.
 
 use crate::model::event::{BuildFnv, Fnv};
@@ -72,11 +72,16 @@ struct Keys {
 }
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Queue {
+    coalesce_above: usize,
     entries: HashMap<EntryId, Entry, BuildFnv>,
     seqnums: HashMap<SeqNum, EntryId, BuildFnv>,
-    ready: BTreeSet<(SeqNum, EntryId)>,
+    /// Events that may start, by number: those that never waited for another, and those that did.
+    /// They take turns, so that one event is not held up by thousands that become ready at once.
+    fresh: BTreeSet<(SeqNum, EntryId)>,
+    freed: BTreeSet<(SeqNum, EntryId)>,
+    freed_next: bool,
     last: HashMap<u64, EntryId, BuildFnv>,
     below: BTreeSet<(u64, EntryId)>,
     running: usize,
@@ -84,8 +89,21 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Waiting events above which equal ones are merged.
-    pub const COALESCE_ABOVE: usize = 1000;
+    /// An empty queue that merges equal events when more than `coalesce_above` wait.
+    pub fn new(coalesce_above: usize) -> Queue {
+        Queue {
+            coalesce_above,
+            entries: HashMap::default(),
+            seqnums: HashMap::default(),
+            fresh: BTreeSet::new(),
+            freed: BTreeSet::new(),
+            freed_next: false,
+            last: HashMap::default(),
+            below: BTreeSet::new(),
+            running: 0,
+            next: 0,
+        }
+    }
 
     /// Takes a uevent in.
     pub fn insert(&mut self, uevent: Uevent, now: Now) -> Inserted {
@@ -93,7 +111,7 @@ impl Queue {
             return Inserted::Duplicate;
         }
         let keys = keys(&uevent);
-        if self.waiting() > Queue::COALESCE_ABOVE
+        if self.waiting() > self.coalesce_above
             && let Some(inserted) = self.coalesce(&uevent, &keys)
         {
             return inserted;
@@ -125,7 +143,7 @@ impl Queue {
         let seqnum = uevent.seqnum;
         self.seqnums.insert(seqnum, id);
         if blockers.is_empty() {
-            self.ready.insert((seqnum, id));
+            self.fresh.insert((seqnum, id));
         }
         let entry = Entry {
             seqnum,
@@ -163,9 +181,7 @@ impl Queue {
                 entry.uevent = Some(uevent.clone());
                 self.seqnums.remove(&old);
                 self.seqnums.insert(uevent.seqnum, id);
-                if self.ready.remove(&(old, id)) {
-                    self.ready.insert((uevent.seqnum, id));
-                }
+                self.renumber(old, uevent.seqnum, id);
                 Some(Inserted::Merged)
             }
             // A synthetic add may belong to a device that has a record: its remove must be seen.
@@ -173,8 +189,9 @@ impl Queue {
                 if waiting.properties.get("SYNTH_UUID").is_none()
                     && uevent.properties.get("SYNTH_UUID").is_none() =>
             {
-                let seqnum = entry.seqnum;
-                self.ready.remove(&(seqnum, id));
+                let place = (entry.seqnum, id);
+                self.fresh.remove(&place);
+                self.freed.remove(&place);
                 self.release(id);
                 Some(Inserted::Cancelled)
             }
@@ -192,18 +209,29 @@ impl Queue {
                 let old = std::mem::replace(&mut entry.seqnum, seqnum);
                 self.seqnums.remove(&old);
                 self.seqnums.insert(seqnum, id);
-                if self.ready.remove(&(old, id)) {
-                    self.ready.insert((seqnum, id));
-                }
+                self.renumber(old, seqnum, id);
                 younger
             }
             _ => uevent,
         }
     }
 
-    /// The event with the lowest SEQNUM that waits for no other; from now on it runs.
+    fn renumber(&mut self, old: SeqNum, new: SeqNum, id: EntryId) {
+        for ready in [&mut self.fresh, &mut self.freed] {
+            if ready.remove(&(old, id)) {
+                ready.insert((new, id));
+            }
+        }
+    }
+
+    /// An event that waits for no other, the one with the lowest SEQNUM of those whose turn it is; from
+    /// now on it runs.
     pub fn take_ready(&mut self) -> Option<Ready> {
-        let (_, id) = self.ready.pop_first()?;
+        self.freed_next = !self.freed_next;
+        let (_, id) = match self.freed_next {
+            true => self.freed.pop_first().or_else(|| self.fresh.pop_first()),
+            false => self.fresh.pop_first().or_else(|| self.freed.pop_first()),
+        }?;
         let entry = self.entries.get_mut(&id)?;
         let uevent = entry.uevent.take()?;
         self.running += 1;
@@ -234,7 +262,7 @@ impl Queue {
             if let Some(next) = self.entries.get_mut(&blocked) {
                 next.blockers -= 1;
                 if next.blockers == 0 && next.uevent.is_some() {
-                    self.ready.insert((next.seqnum, blocked));
+                    self.freed.insert((next.seqnum, blocked));
                 }
             }
         }
@@ -252,7 +280,7 @@ impl Queue {
 
     /// Whether an event could start now.
     pub fn has_ready(&self) -> bool {
-        !self.ready.is_empty()
+        !self.fresh.is_empty() || !self.freed.is_empty()
     }
 }
 
@@ -359,7 +387,7 @@ mod tests {
         ];
         for (a, b, related) in table {
             for (first, second) in [(a, b), (b, a)] {
-                let mut queue = Queue::default();
+                let mut queue = Queue::new(99);
                 queue.insert(uevent(1, "add", first.0, first.1), now());
                 queue.insert(uevent(2, "add", second.0, second.1), now());
                 let started: Vec<Ready> = std::iter::from_fn(|| queue.take_ready()).collect();
@@ -373,7 +401,7 @@ mod tests {
 
     #[test]
     fn a_parent_waits_for_all_that_stands_below_it() {
-        let mut queue = Queue::default();
+        let mut queue = Queue::new(99);
         for n in 1..=3 {
             queue.insert(uevent(n, "add", &format!("/devices/d/p{n}"), &[]), now());
         }
@@ -394,7 +422,7 @@ mod tests {
 
     #[test]
     fn ready_events_start_by_number_and_a_number_counts_once() {
-        let mut queue = Queue::default();
+        let mut queue = Queue::new(99);
         for n in [3, 1, 2, 1] {
             queue.insert(uevent(n, "add", &format!("/devices/x{n}"), &[]), now());
         }
@@ -403,8 +431,21 @@ mod tests {
     }
 
     #[test]
+    fn events_that_become_ready_at_once_take_turns_with_new_ones() {
+        let mut queue = Queue::new(99);
+        queue.insert(uevent(1, "add", "/devices/d", &[]), now());
+        let parent = queue.take_ready().unwrap();
+        for n in 2..=5 {
+            queue.insert(uevent(n, "add", &format!("/devices/d/p{n}"), &[]), now());
+        }
+        queue.finish(parent.entry);
+        queue.insert(uevent(9, "change", "/devices/x", &[]), now());
+        assert!(ready(&mut queue)[..2].contains(&9));
+    }
+
+    #[test]
     fn events_of_one_device_that_arrive_out_of_order_are_put_in_order() {
-        let mut queue = Queue::default();
+        let mut queue = Queue::new(99);
         queue.insert(uevent(9, "remove", "/devices/x", &[("IFINDEX", "4")]), now());
         queue.insert(uevent(8, "add", "/devices/x", &[("IFINDEX", "4")]), now());
         let first = queue.take_ready().unwrap();
@@ -415,8 +456,8 @@ mod tests {
 
     #[test]
     fn a_flood_is_coalesced_and_every_uuid_is_kept() {
-        let mut queue = Queue::default();
-        for n in 1..=(Queue::COALESCE_ABOVE as u64 + 1) {
+        let mut queue = Queue::new(99);
+        for n in 1..=(100) {
             queue.insert(uevent(n, "add", &format!("/devices/x{n}"), &[]), now());
         }
         let at = |n: u64| 10_000 + n;

@@ -27,18 +27,11 @@ pub const OLD_RECEIVER_LIMIT: usize = 8191;
 /// Subsystem and devtype hash come from the properties. Of a datagram over [`OLD_RECEIVER_LIMIT`]
 /// first the properties whose name begins with a dot are left out, then as many symlinks at the end
 /// of DEVLINKS as it takes; when even that is not enough, nothing is. A property that would break the message (no name, a NUL) is left out.
-pub fn build(properties: &[(BString, BString)], tags: &OrderedSet) -> Vec<u8> {
-    let mut datagram = Vec::new();
-    build_into(&mut datagram, properties, tags);
-    datagram
-}
-
-/// Like [`build`], into a buffer that may be used again; its content is replaced.
-pub fn build_into(datagram: &mut Vec<u8>, properties: &[(BString, BString)], tags: &OrderedSet) {
+pub fn build(properties: &[(&BStr, &BStr)], tags: &OrderedSet) -> Vec<u8> {
     let sent = || properties.iter().filter(|(name, value)| can_be_sent(name, value));
-    let line_len = |(name, value): &(BString, BString)| name.len() + value.len() + 2;
-    let is_hidden = |(name, _): &&(BString, BString)| name.starts_with(b".");
-    let is_links = |(name, _): &&(BString, BString)| name == "DEVLINKS";
+    let line_len = |(name, value): &(&BStr, &BStr)| name.len() + value.len() + 2;
+    let is_hidden = |(name, _): &&(&BStr, &BStr)| name.starts_with(b".");
+    let is_links = |(name, _): &&(&BStr, &BStr)| **name == "DEVLINKS";
     let full_len = HEADER_LEN + VERSION_LINE.len() + sent().map(line_len).sum::<usize>();
     let (mut drop_hidden, mut too_much) = (false, 0);
     if full_len > OLD_RECEIVER_LIMIT {
@@ -49,29 +42,29 @@ pub fn build_into(datagram: &mut Vec<u8>, properties: &[(BString, BString)], tag
         }
     }
 
-    datagram.clear();
-    datagram.reserve(full_len);
+    let mut datagram = Vec::with_capacity(full_len);
     // Filled in below, when the length of the body is known.
     datagram.extend_from_slice(&[0; HEADER_LEN]);
     datagram.extend_from_slice(VERSION_LINE);
     let (mut subsystem, mut devtype) = (BStr::new(b""), BStr::new(b""));
     for property in sent().filter(|property| !(drop_hidden && is_hidden(property))) {
         let (name, value) = property;
-        match &name[..] {
-            b"SUBSYSTEM" => subsystem = value.as_bstr(),
-            b"DEVTYPE" => devtype = value.as_bstr(),
+        match name.as_bytes() {
+            b"SUBSYSTEM" => subsystem = value,
+            b"DEVTYPE" => devtype = value,
             b"DEVLINKS" if too_much > 0 => {
                 match devlinks_head(value, too_much) {
                     b"" => {}
-                    head => push_line(datagram, name, head),
+                    head => push_line(&mut datagram, name, head),
                 }
                 continue;
             }
             _ => {}
         }
-        push_line(datagram, name, value);
+        push_line(&mut datagram, name, value);
     }
-    write_header(datagram, subsystem, devtype, tag_bloom(tags.iter()));
+    write_header(&mut datagram, subsystem, devtype, tag_bloom(tags.iter()));
+    datagram
 }
 
 /// DEVLINKS without at least `too_much` bytes at its end, cut between two symlinks; all of them when
@@ -200,6 +193,11 @@ mod tests {
         lines.iter().map(pair).collect()
     }
 
+    fn datagram_of(properties: &[(BString, BString)], tags: &OrderedSet) -> Vec<u8> {
+        let borrowed: Vec<_> = properties.iter().map(|(n, v)| (n.as_bstr(), v.as_bstr())).collect();
+        build(&borrowed, tags)
+    }
+
     fn tags(tags: &[&str]) -> OrderedSet {
         tags.iter().copied().collect()
     }
@@ -225,7 +223,7 @@ mod tests {
     #[cfg(target_endian = "little")]
     #[test]
     fn a_message_has_exactly_these_bytes() {
-        let datagram = build(&properties(&NULL), &tags(&["systemd"]));
+        let datagram = datagram_of(&properties(&NULL), &tags(&["systemd"]));
         let body = format!("UDEV_DATABASE_VERSION=1\0{}\0", NULL.join("\0"));
         assert_eq!(datagram.as_bstr(), [&NULL_HEADER[..], body.as_bytes()].concat().as_bstr());
         assert_eq!(datagram.len(), 229);
@@ -236,7 +234,7 @@ mod tests {
     fn headers_of_other_devices() {
         let head = |subsystem: &str, devtype: &str, given: &[&str]| {
             let lines = [&format!("SUBSYSTEM={subsystem}")[..], &format!("DEVTYPE={devtype}")];
-            let mut header = build(&properties(&lines), &tags(given));
+            let mut header = datagram_of(&properties(&lines), &tags(given));
             header.drain(..24);
             header.truncate(16);
             header
@@ -249,7 +247,7 @@ mod tests {
 
     #[test]
     fn what_was_built_is_read() {
-        let datagram = build(&properties(&NULL), &tags(&["systemd"]));
+        let datagram = datagram_of(&properties(&NULL), &tags(&["systemd"]));
         let read = parse(&datagram).unwrap();
         let lines = NULL.join("\0");
         assert_eq!(read.uevent, Uevent::from_lines(lines.as_bytes().split(|&b| b == 0)).unwrap());
@@ -258,15 +256,13 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_is_used_again_and_odd_properties_are_left_out() {
-        let mut datagram = b"old".to_vec();
+    fn odd_properties_are_left_out() {
         let mut odd = properties(&NULL);
-        let plain = build(&odd, &tags(&[]));
+        let plain = datagram_of(&odd, &tags(&[]));
         odd.push(("UDEV_DATABASE_VERSION".into(), "7".into()));
         odd.push(("".into(), "x".into()));
         odd.push(("A".into(), "x\0B=y".into()));
-        build_into(&mut datagram, &odd, &tags(&[]));
-        assert_eq!(datagram, plain);
+        assert_eq!(datagram_of(&odd, &tags(&[])), plain);
     }
 
     /// Names of DEVLINKS and of hidden properties in a datagram, and whether it suits old receivers.
@@ -287,7 +283,7 @@ mod tests {
             let paths: Vec<_> = (0..links).map(|i| format!("/dev/{i:094}")).collect();
             all.push(("DEVLINKS".into(), paths.join(" ").into()));
             all.push(("OTHER".into(), "y".repeat(other).into()));
-            build(&all, &tags(&["systemd"]))
+            datagram_of(&all, &tags(&["systemd"]))
         };
         assert_eq!(shape(&long(70, 5, 0)), (5, 70, true));
         assert_eq!(shape(&long(80, 5, 0)), (5, 0, true));
@@ -306,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_receiver_checks_in_order() {
-        let good = build(&properties(&NULL), &tags(&[]));
+        let good = datagram_of(&properties(&NULL), &tags(&[]));
         let with = |at: usize, bytes: &[u8]| {
             let mut datagram = good.clone();
             datagram[at..at + bytes.len()].copy_from_slice(bytes);
@@ -324,16 +320,19 @@ mod tests {
         let bad_action = AnnouncementError::Uevent(UeventError::Bad("ACTION", "xdd".into()));
         assert_eq!(with(action, b"x"), Err(bad_action));
         assert!(matches!(
-            parse(&build(&properties(&NULL[..4]), &tags(&[]))),
+            parse(&datagram_of(&properties(&NULL[..4]), &tags(&[]))),
             Err(AnnouncementError::Uevent(UeventError::Missing("SEQNUM")))
         ));
         let odd_tags = properties(&[&NULL[..8], &["TAGS=:a b:"]].concat());
-        assert_eq!(parse(&build(&odd_tags, &tags(&[]))), Err(AnnouncementError::BadTags(":a b:".into())));
+        assert_eq!(
+            parse(&datagram_of(&odd_tags, &tags(&[]))),
+            Err(AnnouncementError::BadTags(":a b:".into()))
+        );
     }
 
     #[test]
     fn a_longer_header_is_honoured() {
-        let good = build(&properties(&NULL), &tags(&[]));
+        let good = datagram_of(&properties(&NULL), &tags(&[]));
         let mut longer = [&good[..40], &[0xff; 8], &good[40..]].concat();
         longer[16..20].copy_from_slice(&48u32.to_ne_bytes());
         assert_eq!(parse(&longer), parse(&good));
@@ -342,7 +341,7 @@ mod tests {
     proptest! {
         #[test]
         fn garbage_behind_a_header_is_read_without_harm(mut body in prop::collection::vec(any::<u8>(), 0..200), offset in 0u32..300) {
-            let mut datagram = build(&[], &tags(&[]));
+            let mut datagram = datagram_of(&[], &tags(&[]));
             datagram.append(&mut body);
             datagram[16..20].copy_from_slice(&offset.to_ne_bytes());
             let _ = parse(&datagram);
@@ -358,7 +357,7 @@ mod tests {
             let line_len = |(n, v): &(BString, BString)| n.len() + v.len() + 2;
             let shown = all.iter().filter(|(name, _)| !name.starts_with(b".")).map(line_len).sum::<usize>();
             all.push(("DEVLINKS".into(), vec!["/dev/disk/by-id/some-name"; links].join(" ").into()));
-            let datagram = build(&all, &tags(&[]));
+            let datagram = datagram_of(&all, &tags(&[]));
             let fits = HEADER_LEN + VERSION_LINE.len() + shown <= OLD_RECEIVER_LIMIT;
             prop_assert_eq!(datagram.len() <= OLD_RECEIVER_LIMIT, fits);
             prop_assert!(parse(&datagram).is_ok());

@@ -42,8 +42,8 @@ pub enum Effect {
     Links { id: DeviceId, devnode: BString, priority: i32, release: Vec<BString>, claim: Vec<BString> },
     /// `/dev/block/M:m` or `/dev/char/M:m` -> node; on remove it goes.
     NumberLink { block: bool, devnum: DevNum, devnode: BString, present: bool },
-    /// Tell the listeners: one message with these properties, filtered by these tags.
-    Announce { properties: Vec<(BString, BString)>, tags: OrderedSet },
+    /// Tell the listeners: a complete datagram of [`super::announcement`].
+    Announce { datagram: BString },
 }
 
 /// What to do to a node.

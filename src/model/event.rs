@@ -137,6 +137,9 @@ pub fn render_tags(tags: &OrderedSet) -> Option<BString> {
     Some(text)
 }
 
+/// Properties that follow from other fields of an event.
+const DERIVED: [&str; 4] = ["USEC_INITIALIZED", "DEVLINKS", "TAGS", "CURRENT_TAGS"];
+
 /// One event: device, message, and all that rules and builtins have decided of it so far.
 #[derive(Clone, Debug)]
 pub struct Event {
@@ -159,13 +162,13 @@ pub struct Event {
 
 impl Event {
     /// The event of a uevent, before its old record is known.
-    pub fn new(uevent: &Uevent) -> Event {
-        let device = Device::new(uevent.devpath.clone(), uevent.subsystem.clone(), &uevent.properties);
+    pub fn new(uevent: Uevent) -> Event {
+        let device = Device::new(uevent.devpath, uevent.subsystem, &uevent.properties);
         Event {
             action: uevent.action,
             seqnum: uevent.seqnum,
             device,
-            properties: uevent.properties.clone(),
+            properties: uevent.properties,
             tags: Tags::default(),
             links: LinkSet::default(),
             usec_initialized: None,
@@ -208,19 +211,26 @@ impl Event {
         Some(bstr::join(" ", paths).into())
     }
 
-    /// All properties in the order of interop.md 2.3: kernel and rule properties, then
-    /// USEC_INITIALIZED, DEVLINKS, TAGS, CURRENT_TAGS. What children get as environment and
-    /// listeners as body (UDEV_DATABASE_VERSION is added by those two).
+    /// Kernel and rule properties, without those that are derived.
+    pub fn plain_properties(&self) -> impl Iterator<Item = (&BStr, &BStr)> {
+        let is_derived = |name: &BString| DERIVED.iter().any(|derived| name == derived);
+        self.properties
+            .iter()
+            .filter(move |p| !is_derived(&p.name))
+            .map(|p| (p.name.as_bstr(), p.value.as_bstr()))
+    }
+
+    /// The derived properties that there are.
+    pub fn derived_properties(&self) -> Vec<(&'static str, BString)> {
+        DERIVED.into_iter().filter_map(|name| Some((name, self.property(name.as_bytes())?))).collect()
+    }
+
+    /// All properties in the order of interop.md 2.3: kernel and rule properties, then the derived ones.
+    /// What children get as environment and listeners as body (UDEV_DATABASE_VERSION is added by those
+    /// two).
     pub fn full_properties(&self) -> Vec<(BString, BString)> {
-        let derived: [&str; 4] = ["USEC_INITIALIZED", "DEVLINKS", "TAGS", "CURRENT_TAGS"];
-        let plain = self
-            .properties
-            .iter()
-            .filter(|p| !derived.iter().any(|d| p.name == *d))
-            .map(|p| (p.name.clone(), p.value.clone()));
-        let tail = derived
-            .iter()
-            .filter_map(|name| self.property(name.as_bytes()).map(|v| (BString::from(*name), v)));
-        plain.chain(tail).collect()
+        let plain = self.plain_properties().map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let derived = self.derived_properties().into_iter().map(|(name, value)| (BString::from(name), value));
+        plain.chain(derived).collect()
     }
 }

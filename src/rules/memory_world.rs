@@ -269,7 +269,7 @@ pub fn event(action: Action, devpath: &str, subsystem: &str, properties: &[(&str
     let always =
         [("ACTION", action.as_str()), ("DEVPATH", devpath), ("SUBSYSTEM", subsystem), ("SEQNUM", "1")];
     let properties: Properties = always.iter().chain(properties).copied().collect();
-    Event::new(&Uevent {
+    Event::new(Uevent {
         action,
         seqnum: SeqNum(1),
         devpath: devpath.into(),
