@@ -55,7 +55,7 @@ mod tests {
     use super::*;
     use crate::world::tree::Tree;
 
-    const TRACE: &str = r#"{"config":{"event_timeout":1000000,"exec_delay":0,"blockdev_read_only":false,"strict_names":true,"in_initrd":false}}
+    const TRACE: &str = r#"{"config":{"event_timeout":1000000,"exec_delay":0,"blockdev_read_only":false,"strict_names":true,"in_initrd":false,"coalesce_above":1000}}
 {"rules":[["/r.rules","ENV{A}=\"1\"\n"]]}
 "#;
 
