@@ -67,7 +67,7 @@ fn add_partition(disk: &Loop) {
 }
 
 fn devnum(disk: &Loop) -> DevNum {
-    DevNum::parse(disk.id()[1..].as_bytes()).expect("a number")
+    DevNum::parse(&disk.id().as_bytes()[1..]).expect("a number")
 }
 
 #[test]

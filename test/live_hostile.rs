@@ -132,7 +132,9 @@ fn programs_that_misbehave_harm_their_own_event_only() {
             KERNEL==\"hang0\", IMPORT{program}!=\"/bin/sleep 1000\", ENV{R}=\"hung\"\n\
             KERNEL==\"run0\", RUN+=\"/bin/sleep 1000\", RUN+=\"/none/such\"\n\
             ENV{FINE}=\"1\"\n";
-        let mut live = Live::start_with(rules, |c| drop(c.arg("--event-timeout=2")));
+        let mut live = Live::start_with(rules, |c| {
+            c.arg("--event-timeout=2");
+        });
         still_works(&mut live);
         let before = descriptors(live.pid());
         let names = ["missing0", "flood0", "fork0", "stubborn0", "hang0", "run0"];

@@ -457,7 +457,7 @@ mod tests {
     #[test]
     fn a_flood_is_coalesced_and_every_uuid_is_kept() {
         let mut queue = Queue::new(99);
-        for n in 1..=(100) {
+        for n in 1..=100 {
             queue.insert(uevent(n, "add", &format!("/devices/x{n}"), &[]), now());
         }
         let at = |n: u64| 10_000 + n;

@@ -430,7 +430,7 @@ fn exec_delay_comes_before_programs_and_a_used_up_budget_ends_the_run_list() {
 fn every_uuid_is_answered_even_when_its_event_was_swallowed() {
     let mut w = World::new("ENV{A}=\"1\"");
     w.input(Input::StopQueue);
-    for n in 1..=(100) {
+    for n in 1..=100 {
         w.input(Input::Uevent(uevent(n, "change", &format!("/devices/f{n}"), &[])));
     }
     for n in 5001..=5003 {
