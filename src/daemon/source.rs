@@ -90,7 +90,16 @@ impl Sources {
 
     /// Watches a descriptor for reading.
     pub fn add(&self, fd: BorrowedFd, source: Source) -> io::Result<()> {
-        self.registry.register(&mut SourceFd(&fd.as_raw_fd()), source.token(), Interest::READABLE)
+        self.register(fd, source, Interest::READABLE)
+    }
+
+    /// Watches a descriptor for reading and writing.
+    pub fn add_both(&self, fd: BorrowedFd, source: Source) -> io::Result<()> {
+        self.register(fd, source, Interest::READABLE | Interest::WRITABLE)
+    }
+
+    fn register(&self, fd: BorrowedFd, source: Source, interest: Interest) -> io::Result<()> {
+        self.registry.register(&mut SourceFd(&fd.as_raw_fd()), source.token(), interest)
     }
 }
 

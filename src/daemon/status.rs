@@ -2,7 +2,8 @@
 //! its own (`/run/udev/mudev.status`, SEQPACKET, root only).
 //!
 //! A client sends the word `status` or `links` and reads messages until the end of file; put together
-//! they are one JSON text. Asking changes nothing and waits for nothing.
+//! they are one JSON text. Asking changes nothing and waits for nothing: what a client has not yet read is
+//! kept for it, within bounds, and whoever came first and does not read is let go for those who do.
 
 use super::control::{accept, is_root};
 use super::shell::{Shell, Stats};
@@ -12,7 +13,7 @@ use crate::links::attr::{hex, operstate};
 use crate::links::{Link, Table};
 use crate::sys::unix;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -22,8 +23,11 @@ pub const SOCKET: &str = "mudev.status";
 /// Bytes of one message of an answer.
 const PIECE: usize = 32 * 1024;
 
-/// Clients at one time.
+/// Clients at one time. One more, and the one that came first is let go.
 const MAX_CLIENTS: usize = 64;
+
+/// Bytes that are kept for clients that read slowly. Beyond it those that came first are let go.
+const MAX_UNSENT: usize = 32 << 20;
 
 /// The answer to `status`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -108,12 +112,35 @@ pub fn link_rows(table: &Table) -> Vec<LinkRow> {
 
 struct Client {
     socket: OwnedFd,
+    /// The answer as far as it was not sent; None until it asks.
+    unsent: Option<VecDeque<u8>>,
+}
+
+impl Client {
+    fn unsent(&self) -> usize {
+        self.unsent.as_ref().map_or(0, VecDeque::len)
+    }
+
+    /// Sends what the socket takes; false when there is nothing more to send, or nobody to send it to.
+    fn send(&mut self) -> bool {
+        let Some(unsent) = &mut self.unsent else { return true };
+        while !unsent.is_empty() {
+            let piece = unsent.len().min(PIECE);
+            match unix::send(self.socket.as_fd(), &unsent.make_contiguous()[..piece]) {
+                Ok(()) => drop(unsent.drain(..piece)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+            }
+        }
+        false
+    }
 }
 
 /// See the module.
 pub struct StatusServer {
     listener: OwnedFd,
-    clients: HashMap<u64, Client>,
+    /// In the order they came.
+    clients: BTreeMap<u64, Client>,
     next_id: u64,
 }
 
@@ -121,7 +148,7 @@ impl StatusServer {
     /// Serves a listening socket.
     pub fn new(listener: OwnedFd, sources: &Sources) -> io::Result<StatusServer> {
         sources.add(listener.as_fd(), Source::Status)?;
-        Ok(StatusServer { listener, clients: HashMap::new(), next_id: 0 })
+        Ok(StatusServer { listener, clients: BTreeMap::new(), next_id: 0 })
     }
 
     fn accept(&mut self, sources: &Sources) -> Vec<u64> {
@@ -129,18 +156,26 @@ impl StatusServer {
         while let Some(socket) = accept(&self.listener) {
             let id = self.next_id;
             self.next_id += 1;
-            let welcome = is_root(&socket) && self.clients.len() < MAX_CLIENTS;
-            if welcome && sources.add(socket.as_fd(), Source::StatusClient(id)).is_ok() {
-                self.clients.insert(id, Client { socket });
+            if is_root(&socket) && sources.add_both(socket.as_fd(), Source::StatusClient(id)).is_ok() {
+                self.clients.insert(id, Client { socket, unsent: None });
                 accepted.push(id);
+            }
+            if self.clients.len() > MAX_CLIENTS {
+                self.let_go_of_first();
             }
         }
         accepted
     }
 
-    /// What a client asks for; None if it has not said it yet, or has gone.
+    fn let_go_of_first(&mut self) {
+        if self.clients.pop_first().is_some() {
+            log::warn!("A client of the status was let go: it kept others waiting");
+        }
+    }
+
+    /// What a client asks for; None if it has not said it yet, has been answered, or has gone.
     fn request(&mut self, id: u64) -> Option<String> {
-        let client = self.clients.get(&id)?;
+        let client = self.clients.get(&id).filter(|client| client.unsent.is_none())?;
         let mut buffer = [0; 64];
         match unix::receive(client.socket.as_fd(), &mut buffer) {
             Ok(received) if received.len > 0 => {
@@ -154,15 +189,21 @@ impl StatusServer {
         }
     }
 
-    /// Answers and hangs up. A client that does not read as fast as its socket's buffer fills gets the
-    /// beginning only.
-    fn answer(&mut self, id: u64, json: &str) {
-        let Some(client) = self.clients.remove(&id) else { return };
-        for piece in json.as_bytes().chunks(PIECE) {
-            if let Err(error) = unix::send(client.socket.as_fd(), piece) {
-                log::warn!("Cannot answer a request for status: {error}");
-                return;
-            }
+    /// Answers; the client is hung up on when it has all of it.
+    fn answer(&mut self, id: u64, json: String) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.unsent = Some(json.into_bytes().into());
+            self.go_on(id);
+        }
+        while self.clients.values().map(Client::unsent).sum::<usize>() > MAX_UNSENT {
+            self.let_go_of_first();
+        }
+    }
+
+    /// The client may take more of its answer.
+    fn go_on(&mut self, id: u64) {
+        if self.clients.get_mut(&id).is_some_and(|client| !client.send()) {
+            self.clients.remove(&id);
         }
     }
 }
@@ -174,14 +215,16 @@ impl Shell {
     }
 
     pub(super) fn on_status_client(&mut self, id: u64) {
-        let Some(request) = self.status.as_mut().and_then(|s| s.request(id)) else { return };
+        let Some(server) = &mut self.status else { return };
+        server.go_on(id);
+        let Some(request) = server.request(id) else { return };
         let json = match request.as_str() {
             "status" => serde_json::to_string(&self.status()),
             "links" => serde_json::to_string(&link_rows(&self.links.table)),
             _ => Ok(r#"{"error":"ask for status or links"}"#.to_owned()),
         };
         if let (Some(server), Ok(json)) = (&mut self.status, json) {
-            server.answer(id, &json);
+            server.answer(id, json);
         }
     }
 
@@ -216,5 +259,78 @@ impl Shell {
             rule_files,
             rule_lines,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    struct Setting {
+        path: PathBuf,
+        server: StatusServer,
+        sources: Sources,
+    }
+
+    fn setting(name: &str) -> Setting {
+        let path = std::env::temp_dir().join(format!("mudev-{name}-{}", std::process::id()));
+        let poll = mio::Poll::new().unwrap();
+        let sources = Sources::new(&poll).unwrap();
+        let server = StatusServer::new(crate::daemon::control::listen(&path).unwrap(), &sources).unwrap();
+        Setting { path, server, sources }
+    }
+
+    impl Setting {
+        fn client(&mut self) -> (OwnedFd, u64) {
+            let client = unix::connect_seqpacket(&self.path).unwrap();
+            unix::send(client.as_fd(), b"status").unwrap();
+            let id = self.server.accept(&self.sources)[0];
+            assert_eq!(self.server.request(id).as_deref(), Some("status"));
+            (client, id)
+        }
+    }
+
+    #[test]
+    fn a_long_answer_comes_whole_to_a_client_that_reads_slowly() {
+        if !crate::sys::process::is_root() {
+            println!("only root is served, and we are not root: nothing to test");
+            return;
+        }
+        let mut setting = setting("status-slow");
+        let (client, id) = setting.client();
+        let answer: String = (0..200_000).map(|n| format!("{n} ")).collect();
+        setting.server.answer(id, answer.clone());
+        assert!(setting.server.clients[&id].unsent() > 0, "it does not fit into the socket");
+        let (mut got, mut buffer) = (Vec::new(), vec![0; PIECE]);
+        loop {
+            setting.server.go_on(id);
+            match unix::receive(client.as_fd(), &mut buffer).unwrap().len {
+                0 => break,
+                len => got.extend_from_slice(&buffer[..len]),
+            }
+        }
+        assert!(got == answer.as_bytes() && setting.server.clients.is_empty());
+        std::fs::remove_file(&setting.path).unwrap();
+    }
+
+    #[test]
+    fn clients_that_never_read_are_bounded_in_number_and_bytes() {
+        if !crate::sys::process::is_root() {
+            println!("only root is served, and we are not root: nothing to test");
+            return;
+        }
+        let mut setting = setting("status-deaf");
+        let deaf: Vec<_> = (0..MAX_CLIENTS + 3).map(|_| setting.client()).collect();
+        assert_eq!(setting.server.clients.len(), MAX_CLIENTS);
+        assert!(!setting.server.clients.contains_key(&deaf[0].1), "who came first is let go");
+        for (_, id) in &deaf {
+            setting.server.answer(*id, "x".repeat(MAX_UNSENT / 4));
+            let unsent: usize = setting.server.clients.values().map(Client::unsent).sum();
+            assert!(unsent <= MAX_UNSENT);
+        }
+        let (_, last) = deaf.last().unwrap();
+        assert!(setting.server.clients.contains_key(last), "the last one is served");
+        std::fs::remove_file(&setting.path).unwrap();
     }
 }
