@@ -2,7 +2,8 @@
 //! protocol itself is [`crate::model::control`]; here are its sockets.
 //!
 //! Must stay true: only root is heard, by the credentials of the connection and of every message; a
-//! client that waits is let go when all uevents that were readable are in the queue.
+//! client that waits is let go when all uevents that were readable are in the queue; a client that never
+//! stops sending holds up nobody.
 
 use super::shell::Shell;
 use super::source::{Source, Sources};
@@ -17,6 +18,9 @@ use std::path::Path;
 /// Clients at one time; more are turned away.
 const MAX_CLIENTS: usize = 256;
 
+/// Messages of one client in one turn.
+const MAX_MESSAGES: usize = 64;
+
 struct Client {
     socket: OwnedFd,
     connection: Connection,
@@ -27,6 +31,8 @@ pub struct Control {
     listener: OwnedFd,
     clients: HashMap<u64, Client>,
     next_id: u64,
+    /// Clients that have sent more than one turn's share.
+    unread: Vec<u64>,
 }
 
 impl Control {
@@ -34,7 +40,7 @@ impl Control {
     pub fn new(listener: OwnedFd, sources: &Sources) -> io::Result<Control> {
         unix::set_nonblocking(listener.as_fd())?;
         sources.add(listener.as_fd(), Source::Control)?;
-        Ok(Control { listener, clients: HashMap::new(), next_id: 0 })
+        Ok(Control { listener, clients: HashMap::new(), next_id: 0, unread: Vec::new() })
     }
 
     /// Number of clients.
@@ -69,12 +75,18 @@ impl Control {
         accepted
     }
 
-    /// Reads all that a client has sent.
+    /// Whether there is more to read than one turn's share.
+    pub fn has_unread(&self) -> bool {
+        !self.unread.is_empty()
+    }
+
+    /// Reads what a client has sent, or this turn's share of it.
     fn read(&mut self, id: u64) -> Vec<Action> {
         let mut actions = Vec::new();
         // One byte more than a datagram, so that a longer one shows.
         let mut buffer = [0; DATAGRAM_LEN + 1];
-        while let Some(client) = self.clients.get_mut(&id) {
+        for _ in 0..MAX_MESSAGES {
+            let Some(client) = self.clients.get_mut(&id) else { return actions };
             match unix::receive(client.socket.as_fd(), &mut buffer) {
                 Ok(received) if received.len == 0 => {
                     actions.push(client.connection.on_eof());
@@ -88,11 +100,12 @@ impl Control {
                     }
                     actions.extend(more);
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return actions,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => drop(self.clients.remove(&id)),
             }
         }
+        self.unread.push(id);
         actions
     }
 
@@ -140,6 +153,12 @@ impl Shell {
     pub(super) fn accept_clients(&mut self) {
         let accepted = self.control.as_mut().map(|c| c.accept(&self.sources)).unwrap_or_default();
         accepted.into_iter().for_each(|id| self.on_client(id));
+    }
+
+    /// Reads on where a client has sent more than one turn's share.
+    pub(super) fn read_clients(&mut self) {
+        let unread = self.control.as_mut().map(|c| std::mem::take(&mut c.unread)).unwrap_or_default();
+        unread.into_iter().for_each(|id| self.on_client(id));
     }
 
     pub(super) fn on_client(&mut self, id: u64) {
@@ -216,6 +235,30 @@ mod tests {
         unix::send(first.as_fd(), b"short").unwrap();
         assert!(control.read(ids[0]).contains(&Action::Close));
         assert_eq!(control.clients(), 0);
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_client_that_floods_gets_its_share_of_a_turn() {
+        if !crate::sys::process::is_root() {
+            println!("only root is served, and we are not root: nothing to test");
+            return;
+        }
+        let path = std::env::temp_dir().join(format!("mudev-flood-{}", std::process::id()));
+        let poll = mio::Poll::new().unwrap();
+        let sources = Sources::new(&poll).unwrap();
+        let mut control = Control::new(listen(&path).unwrap(), &sources).unwrap();
+        let client = unix::connect_seqpacket(&path).unwrap();
+        let ping = Datagram { version: VERSION_B.into(), message: Message::Ping }.render().unwrap();
+        (0..MAX_MESSAGES + 3).for_each(|_| unix::send(client.as_fd(), &ping).unwrap());
+        let ids = control.accept(&sources);
+        let read = |control: &mut Control| {
+            control.unread.clear();
+            control.read(ids[0]);
+            control.has_unread()
+        };
+        assert!(read(&mut control));
+        assert!(!read(&mut control), "the rest is less than a share");
         std::fs::remove_file(&path).unwrap();
     }
 }

@@ -184,6 +184,7 @@ impl Shell {
                 self.on_source(source);
             }
         }
+        self.read_clients();
         self.read_uevents();
         self.read_links();
         self.children.read_on();
@@ -206,7 +207,8 @@ impl Shell {
             || self.intake.is_ready()
             || self.children.has_unread()
             || self.links.is_ready()
-            || self.watches.is_ready();
+            || self.watches.is_ready()
+            || self.control.as_ref().is_some_and(Control::has_unread);
         if busy {
             return Some(Duration::ZERO);
         }
