@@ -2,7 +2,7 @@
 //!
 //! * [`shell`]: the one owner and its loop; [`source`]: what the loop watches;
 //! * in: [`intake`] (events of the kernel or of a file), [`links`], [`watch`], [`control`], [`status`];
-//! * out: [`task`], [`answer`], [`perform`] (what jobs want), [`children`];
+//! * out: [`task`], [`answer`], [`perform`], [`slow`] (what jobs want), [`children`];
 //! * around: [`options`], [`readiness`], [`reload`], [`coldplug`], [`trace`].
 
 pub mod answer;
@@ -16,6 +16,7 @@ pub mod perform;
 pub mod readiness;
 pub mod reload;
 pub mod shell;
+pub mod slow;
 pub mod source;
 pub mod status;
 pub mod task;

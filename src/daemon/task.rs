@@ -6,6 +6,7 @@
 //! Must stay true: a try does nothing that a second try must not do again, but for its last step;
 //! nothing in here waits.
 
+use super::slow::SlowAttributes;
 use crate::builtin::{self, Builtins};
 use crate::engine::{Input, JobId};
 use crate::helper::operations::{Operation, Reply as HelperReply};
@@ -24,12 +25,11 @@ use crate::world::database::{self, Database, Records};
 use crate::world::files::Files;
 use crate::world::sysfs::Sysfs;
 use bstr::BString;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 /// What one job wants done.
 #[derive(Clone, Debug)]
@@ -69,12 +69,6 @@ pub enum Fact {
     Rtnl(Result<(), Errno>),
 }
 
-/// An attribute that once took longer than this is from then on read by a helper.
-const SLOW: Duration = Duration::from_millis(5);
-
-/// Attributes remembered as slow at most.
-const SLOW_MAX: usize = 1024;
-
 /// What is remembered of a job while it asks.
 #[derive(Default)]
 struct Memory {
@@ -100,8 +94,7 @@ pub struct Answers {
     /// Of other devices; None where no daemon has ever run.
     records: Option<Records>,
     memories: HashMap<JobId, Memory>,
-    /// (subsystem, attribute) that took longer than [`SLOW`] once.
-    slow: HashSet<(BString, BString)>,
+    slow: SlowAttributes,
 }
 
 /// All that tasks are done with.
@@ -168,7 +161,7 @@ impl Answers {
             roots: roots.clone(),
             builtins,
             memories: HashMap::new(),
-            slow: HashSet::new(),
+            slow: SlowAttributes::default(),
         }
     }
 
@@ -368,23 +361,17 @@ impl Answers {
                     return Err(Need::FreshLink { ifindex, statistics: refresh == Refresh::Statistics });
                 }
                 LinkAttr::Slow => return by_helper(self),
+                LinkAttr::FromSysfs if links::is_free_of_locks(name) => {
+                    return Ok(self.sysfs.attr(&devpath, name));
+                }
                 LinkAttr::FromSysfs => {}
             }
         }
-        let kind = (subsystem, name.to_owned());
-        if self.slow.contains(&kind) {
+        if self.slow.contains(subsystem.as_ref(), name.as_ref()) {
             return by_helper(self);
         }
-        let start = Instant::now();
-        let value = self.sysfs.attr(&devpath, name);
-        if start.elapsed() > SLOW && self.slow.len() < SLOW_MAX {
-            log::info!(
-                "{devpath}: attribute {name:?} took {:?}; a helper reads it from now on",
-                start.elapsed()
-            );
-            self.slow.insert(kind);
-        }
-        Ok(value)
+        let sysfs = &self.sysfs;
+        Ok(self.slow.measure(subsystem.as_ref(), name.as_ref(), || sysfs.attr(&devpath, name)))
     }
 
     /// How fresh rows must be for this job. The kernel's own `add` comes before the first message of

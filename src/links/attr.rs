@@ -86,6 +86,12 @@ pub fn attr(table: &Table, ifindex: IfIndex, name: &[u8], mark: Mark) -> LinkAtt
     if fresh { column.text(link) } else { LinkAttr::NeedsRefresh(Refresh::Row) }
 }
 
+/// Whether reading this file below a net device can wait for nothing: the four that are in no message
+/// (builtins.md section 3) are plain numbers to the kernel.
+pub fn is_free_of_locks(name: &[u8]) -> bool {
+    matches!(name, b"addr_assign_type" | b"name_assign_type" | b"dev_id" | b"dev_port")
+}
+
 /// Whether `name` is there, for TEST.
 pub fn exists(table: &Table, ifindex: IfIndex, name: &[u8]) -> Exists {
     let column = Column::of(name);

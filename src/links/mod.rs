@@ -19,7 +19,7 @@ pub mod request;
 pub mod table;
 pub mod wire;
 
-pub use attr::{Exists, LinkAttr, Refresh, attr, exists};
+pub use attr::{Exists, LinkAttr, Refresh, attr, exists, is_free_of_locks};
 pub use decode::Reply;
 pub use link::{Link, Short};
 pub use table::{Applied, Change, Lookup, Mark, News, Origin, Table};

@@ -11,11 +11,42 @@ pub fn monotonic() -> Duration {
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
+/// What this thread has used of the machine since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadUse {
+    /// Time on a processor, its own and the kernel's for it.
+    pub cpu: Duration,
+    /// How often it has given its processor away because it had to wait.
+    pub waits: u64,
+}
+
+/// See [`ThreadUse`]; getrusage(2) with RUSAGE_THREAD.
+pub fn thread_use() -> ThreadUse {
+    // SAFETY: rusage is plain data, for which zero is valid.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes one rusage of ours; with this argument it cannot fail.
+    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &mut usage) };
+    let time = |t: libc::timeval| {
+        Duration::new(u64::try_from(t.tv_sec).unwrap_or(0), u32::try_from(t.tv_usec).unwrap_or(0) * 1000)
+    };
+    ThreadUse {
+        cpu: time(usage.ru_utime) + time(usage.ru_stime),
+        waits: u64::try_from(usage.ru_nvcsw).unwrap_or(0),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #[test]
     fn time_does_not_go_back() {
         let before = super::monotonic();
         assert!(super::monotonic() >= before && !before.is_zero());
+    }
+
+    #[test]
+    fn sleeping_is_waiting() {
+        let before = super::thread_use();
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        assert!(super::thread_use().waits > before.waits);
     }
 }
