@@ -287,11 +287,17 @@ fn lost_events_are_made_up_for() {
             |index: &str| std::fs::read_to_string(format!("/run/udev/data/n{index}")).unwrap_or_default();
         let old = index("old0");
         wait_for("the first record", || record(&old).contains("E:SEEN=1").then_some(()));
+        run("ip link add kept0 type veth peer name kept1");
+        let kept = index("kept0");
+        wait_for("the second record", || record(&kept).contains("E:SEEN=1").then_some(()));
+        let listener = mudev::sys::netlink::open_uevent(2).expect("bound");
         run(&format!("kill -STOP {}", child.id()));
-        run("ip link del old0");
         for n in 0..100 {
             run(&format!("ip link add a{n} type veth peer name b{n}"));
         }
+        // By now the buffer is full: these are lost for sure.
+        run("ip link del old0");
+        run("ip link set kept0 name moved0");
         run(&format!("kill -CONT {}", child.id()));
         wait_for("the loss to be noticed", || (status().turns.uevents_lost > 0).then_some(()));
         for name in names().iter().filter(|name| *name != "lo") {
@@ -300,6 +306,17 @@ fn lost_events_are_made_up_for() {
         }
         let file = format!("/run/udev/data/n{old}");
         wait_for("the end of the old record", || (!Path::new(&file).exists()).then_some(()));
+        let (mut removed, mut changed) = (false, false);
+        let mut buffer = vec![0; 16384];
+        wait_for("what was lost to be announced", || {
+            while let Ok(got) = mudev::sys::netlink::receive(listener.as_fd(), &mut buffer) {
+                let text = String::from_utf8_lossy(&buffer[..got.len]).into_owned();
+                let has = |line: &str| text.split('\0').any(|l| l == line);
+                removed |= has("ACTION=remove") && has("INTERFACE=old0") && has("SEEN=1");
+                changed |= has("ACTION=change") && has("INTERFACE=moved0");
+            }
+            (removed && changed).then_some(())
+        });
         run(&format!("kill -TERM {}", child.id()));
         assert!(ended(child).success());
     });

@@ -1,12 +1,17 @@
-//! Triggering devices: all of them at the start (`--coldplug`), and after a loss of events those whose
-//! record and sysfs disagree.
+//! Triggering devices: all of them at the start (`--coldplug`), and again after a loss of events.
 //!
 //! Devices are triggered by a helper, a batch after the other and the next one only when the kernel's
 //! events of the last are in the queue: so a machine of any size never overruns the socket.
+//!
+//! Must stay true: after a loss nobody knows which events are missing, so every device that is there is
+//! looked at once more, and every one that is not is announced as gone; both come to an end however
+//! small the buffer is (batches shrink when what we trigger is lost itself) and however much the
+//! machine has to say.
 
 use super::shell::{Caller, Shell};
+use crate::engine::Input;
 use crate::helper::operations::{MAX_MESSAGE, Operation, Reply};
-use crate::model::{DeviceId, Now};
+use crate::model::{DeviceId, Now, SeqNum};
 use crate::world::enumerate::{Enumerator, Filter, Kind};
 use bstr::BString;
 use std::collections::{HashSet, VecDeque};
@@ -22,6 +27,9 @@ const BATCH_BYTES: usize = MAX_MESSAGE / 2;
 /// Events that may wait while the next batch is triggered.
 const MAX_QUEUED: usize = 512;
 
+/// Where more than that wait, the next batch comes after this time nevertheless.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// A batch is given up after this time.
 const LIMIT: Duration = Duration::from_secs(180);
 
@@ -29,48 +37,129 @@ const LIMIT: Duration = Duration::from_secs(180);
 /// be for nothing.
 const QUIET: Duration = Duration::from_millis(200);
 
+/// Where it does not become quiet, they are looked at after this time.
+const LATEST: Duration = Duration::from_secs(10);
+
+/// How often what triggered events have caused is waited for: what they caused, what that caused, ...
+const GENERATIONS: u8 = 4;
+
+/// What is written to the `uevent` file of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Action {
+    Add,
+    Change,
+}
+
+impl Action {
+    fn text(self) -> &'static str {
+        match self {
+            Action::Add => "add",
+            Action::Change => "change",
+        }
+    }
+}
+
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Coldplug {
     started: bool,
-    waiting: VecDeque<BString>,
+    waiting: VecDeque<(Action, BString)>,
     in_flight: bool,
-    /// When to look for what was lost.
+    /// Devices in one batch.
+    batch: usize,
+    /// When the next batch is triggered whatever else waits.
+    patient_until: Now,
+    /// When to look for what was lost, and when at the latest.
     resync_at: Option<Now>,
+    resync_by: Option<Now>,
+    /// Everything up to this number is waited for, and how many generations that makes.
+    through: Option<(SeqNum, u8)>,
+}
+
+impl Default for Coldplug {
+    fn default() -> Coldplug {
+        Coldplug {
+            started: false,
+            waiting: VecDeque::new(),
+            in_flight: false,
+            batch: BATCH,
+            patient_until: Now::ZERO,
+            resync_at: None,
+            resync_by: None,
+            through: None,
+        }
+    }
 }
 
 impl Coldplug {
-    /// Whether devices were ever triggered.
-    pub fn was_started(&self) -> bool {
-        self.started
-    }
-
     /// All devices were triggered.
-    pub fn is_over(&self) -> bool {
+    fn is_over(&self) -> bool {
         self.waiting.is_empty() && !self.in_flight
     }
 
-    /// When to look for lost events.
+    /// Whether devices were triggered, and what that caused is through. `oldest` is the lowest number
+    /// that waits or runs, `newest` the highest that came in. Events that have nothing to do with it do
+    /// not matter: a machine that never stops sending them becomes ready all the same.
+    fn is_through(&mut self, oldest: Option<SeqNum>, newest: Option<SeqNum>) -> bool {
+        let Some(newest) = newest.filter(|_| self.is_over()) else { return self.is_over() };
+        loop {
+            let (until, generation) = *self.through.get_or_insert((newest, 1));
+            if oldest.is_some_and(|oldest| oldest <= until) {
+                return false;
+            }
+            if until >= newest || generation >= GENERATIONS {
+                return true;
+            }
+            self.through = Some((newest, generation + 1));
+        }
+    }
+
+    /// When there is something to do.
     pub fn timeout(&self) -> Option<Now> {
-        self.resync_at
+        let next = (!self.waiting.is_empty() && !self.in_flight).then_some(self.patient_until);
+        [self.resync_at, next].into_iter().flatten().min()
     }
 
-    fn add(&mut self, syspaths: impl IntoIterator<Item = BString>) {
+    fn add(&mut self, wanted: impl IntoIterator<Item = (Action, BString)>) {
         self.started = true;
-        self.waiting.extend(syspaths);
+        self.through = None;
+        self.waiting.extend(wanted);
     }
 
-    /// The next batch.
-    fn take_batch(&mut self) -> Vec<BString> {
+    /// Events were lost, perhaps those that we have caused ourselves.
+    fn on_loss(&mut self, now: Now) {
+        self.resync_at = Some(now + QUIET);
+        self.resync_by.get_or_insert(now + LATEST);
+        if self.started {
+            self.batch = (self.batch / 4).max(1);
+        }
+    }
+
+    /// Whether it is time to look for what was lost.
+    fn is_resync_due(&mut self, now: Now, is_quiet: bool) -> bool {
+        if self.resync_at.is_none_or(|at| at > now) {
+            return false;
+        }
+        if !is_quiet && self.resync_by.is_some_and(|by| by > now) {
+            self.resync_at = Some(now + QUIET);
+            return false;
+        }
+        (self.resync_at, self.resync_by) = (None, None);
+        true
+    }
+
+    /// The next batch, all of one action.
+    fn take_batch(&mut self) -> Option<(Action, Vec<BString>)> {
         let (mut batch, mut bytes) = (Vec::new(), 0);
-        while let Some(path) = self.waiting.front().filter(|_| batch.len() < BATCH) {
+        let &(first, _) = self.waiting.front()?;
+        while let Some((action, path)) = self.waiting.front().filter(|_| batch.len() < self.batch) {
             bytes += path.len() + 4;
-            if bytes > BATCH_BYTES && !batch.is_empty() {
+            if *action != first || (bytes > BATCH_BYTES && !batch.is_empty()) {
                 break;
             }
-            batch.extend(self.waiting.pop_front());
+            batch.extend(self.waiting.pop_front().map(|(_, path)| path));
         }
-        batch
+        Some((first, batch))
     }
 }
 
@@ -84,81 +173,119 @@ impl Shell {
             &prioritized,
         );
         log::debug!("Triggering {} devices", found.len());
-        let syspaths: Vec<BString> = found.iter().map(|f| self.syspath(&f.devpath)).collect();
-        self.coldplug.add(syspaths);
+        let wanted: Vec<_> = found.iter().map(|f| (Action::Add, self.syspath(&f.devpath))).collect();
+        self.coldplug.add(wanted);
+    }
+
+    /// Whether what was triggered at the start, if anything was, is through.
+    pub(super) fn is_coldplug_through(&mut self) -> bool {
+        !self.coldplug.started || self.coldplug.is_through(self.engine.oldest(), self.engine.newest())
     }
 
     fn syspath(&self, devpath: &[u8]) -> BString {
         self.sysfs.path(devpath).into_os_string().into_encoded_bytes().into()
     }
 
-    /// Events were lost: devices are compared with their records as soon as it is quiet.
+    /// Events were lost: all devices are looked at as soon as it is quiet.
     pub(super) fn start_resync(&mut self) {
-        self.coldplug.resync_at = Some(self.now + QUIET);
+        self.coldplug.on_loss(self.now);
         self.links.table.lose();
     }
 
     /// The next batch, if the time has come for it.
     pub(super) fn go_on_with_coldplug(&mut self) {
-        if self.coldplug.resync_at.is_some_and(|at| at <= self.now) {
-            if self.intake.is_ready() {
-                self.coldplug.resync_at = Some(self.now + QUIET);
-            } else {
-                self.coldplug.resync_at = None;
-                self.resync();
-            }
-        }
-        if self.coldplug.in_flight || self.coldplug.waiting.is_empty() || self.exiting {
+        if self.exiting {
+            self.coldplug = Coldplug::default();
             return;
         }
-        if self.engine.queue_len().0 > MAX_QUEUED || !self.inbox.is_empty() || self.intake.is_ready() {
+        let is_read = self.inbox.is_empty() && !self.intake.is_ready();
+        let waiting = self.engine.queue_len().0;
+        if self.coldplug.is_resync_due(self.now, is_read && waiting == 0) {
+            self.resync();
+        }
+        if self.coldplug.in_flight {
             return;
         }
-        let syspaths = self.coldplug.take_batch();
+        let is_busy = waiting > MAX_QUEUED || !is_read;
+        if is_busy && self.now < self.coldplug.patient_until {
+            return;
+        }
+        let Some((action, syspaths)) = self.coldplug.take_batch() else { return };
         self.coldplug.in_flight = true;
-        let operation = Operation::Trigger { text: "add".into(), syspaths };
+        let operation = Operation::Trigger { text: action.text().into(), syspaths };
         self.request_helper(Caller::Coldplug, operation, self.now + LIMIT);
     }
 
     pub(super) fn coldplug_replied(&mut self, reply: Reply) {
         self.coldplug.in_flight = false;
+        self.coldplug.patient_until = self.now + PATIENCE;
         // What the batch caused is read before anyone calls it through.
         self.intake.set_ready();
         match reply {
             Reply::Triggered { done, failed } => {
                 log::debug!("Triggered {done} devices, {failed} did not take it")
             }
-            other => log::error!("Triggering devices failed: {other:?}"),
+            other => log::error!("Cannot trigger devices: {other:?}"),
         }
     }
 
-    /// Triggers devices that have no record though they were there, and drops records whose device is
-    /// gone.
+    /// Triggers all devices that are there: an `add` for those that have no record, a `change` for the
+    /// others. Those that have left nothing but a record are removed.
     fn resync(&mut self) {
         let found =
-            Enumerator::new(&self.sysfs, &self.roots.run).enumerate(Kind::Devices, &Filter::default(), &[]);
+            Enumerator::new(&self.sysfs, &self.roots.run).enumerate(Kind::All, &Filter::default(), &[]);
+        let waiting: HashSet<BString> = self.coldplug.waiting.iter().map(|(_, path)| path.clone()).collect();
         let mut present: HashSet<DeviceId> = HashSet::new();
-        let mut missing = Vec::new();
+        let mut wanted = Vec::new();
         for one in found {
-            let Some(device) = self.sysfs.device(&one.devpath) else { continue };
-            let Some(id) = device.id() else { continue };
-            if !self.world.database.has_record(&id) {
-                missing.push(self.syspath(&one.devpath));
+            let device = self.sysfs.device_at(one.devpath);
+            let id = device.id();
+            let is_known = id.as_ref().is_some_and(|id| self.world.database.has_record(id));
+            let syspath = self.syspath(&device.devpath);
+            if !waiting.contains(&syspath) {
+                wanted.push((if is_known { Action::Change } else { Action::Add }, syspath));
             }
-            present.insert(id);
+            // The kernel's own events of a bus say otherwise than sysfs does (interop.md 1.2).
+            present.extend(
+                device
+                    .devpath
+                    .starts_with(b"/bus/")
+                    .then(|| DeviceId::Named { subsystem: "bus".into(), sysname: device.sysname.clone() }),
+            );
+            present.extend(id);
         }
-        let gone: Vec<DeviceId> =
-            self.world.database.known().filter(|id| !present.contains(id)).cloned().collect();
-        log::warn!(
-            "After the loss of events: {} devices are triggered, {} are gone",
-            missing.len(),
-            gone.len()
-        );
-        gone.iter().for_each(|id| self.drop_device(id));
-        self.coldplug.add(missing);
+        let known = self.world.database.known();
+        let gone: Vec<DeviceId> = known.filter(|id| !present.contains(id)).cloned().collect();
+        let mut number = self.engine.newest().unwrap_or(SeqNum(1));
+        let mut dropped = 0;
+        for id in gone {
+            let removal = self.engine.free_below(number).and_then(|free| {
+                number = free;
+                self.world.database.removal(&id, free)
+            });
+            match removal {
+                // Only some of what has a name and no number is in any list.
+                Some(removal) if is_unlisted(&id) && self.sysfs.exists(&removal.devpath, b"uevent") => {
+                    continue;
+                }
+                Some(removal) => self.inbox.push_back(Input::Uevent(removal)),
+                None if is_unlisted(&id) && !self.is_listed_subsystem(&id) => continue,
+                None => self.drop_device(&id),
+            }
+            dropped += 1;
+        }
+        log::warn!("After the loss of events: {} devices are triggered, {dropped} are gone", wanted.len());
+        self.coldplug.add(wanted);
     }
 
-    /// The device is gone, and its `remove` was lost: what it has left behind goes too.
+    /// Whether devices of this subsystem are in a list, so that one that is in none is gone.
+    fn is_listed_subsystem(&self, id: &DeviceId) -> bool {
+        let DeviceId::Named { subsystem, .. } = id else { return true };
+        [&b"/bus"[..], b"/class"].iter().any(|folder| self.sysfs.exists(folder, subsystem))
+    }
+
+    /// The device is gone, and all that is known of it is what an earlier daemon has left behind: that
+    /// goes too.
     fn drop_device(&mut self, id: &DeviceId) {
         self.watches.drop_watch(id);
         let world = &mut self.world;
@@ -180,22 +307,96 @@ impl Shell {
     }
 }
 
+fn is_unlisted(id: &DeviceId) -> bool {
+    matches!(id, DeviceId::Named { .. })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn paths(sizes: impl IntoIterator<Item = usize>) -> Vec<(Action, BString)> {
+        sizes.into_iter().map(|size| (Action::Add, BString::from(vec![b'x'; size]))).collect()
+    }
+
+    fn batch(coldplug: &mut Coldplug) -> usize {
+        coldplug.take_batch().map_or(0, |(_, batch)| batch.len())
+    }
+
     #[test]
     fn batches_are_bounded_in_number_and_bytes() {
         let mut coldplug = Coldplug::default();
-        assert!(coldplug.is_over() && !coldplug.was_started());
-        coldplug.add((0..100).map(|n| BString::from(format!("/sys/devices/{n}"))));
-        assert_eq!((coldplug.take_batch().len(), coldplug.take_batch().len()), (64, 36));
         assert!(coldplug.is_over());
-        coldplug.add((0..10).map(|_| BString::from(vec![b'x'; 10_000])));
-        assert_eq!(coldplug.take_batch().len(), 3);
-        let encoded = Operation::Trigger { text: "add".into(), syspaths: coldplug.take_batch() }.encode();
+        coldplug.add(paths([20; 100]));
+        assert_eq!((batch(&mut coldplug), batch(&mut coldplug)), (64, 36));
+        assert!(coldplug.is_over());
+        coldplug.add(paths([10_000; 10]));
+        assert_eq!(batch(&mut coldplug), 3);
+        let (_, syspaths) = coldplug.take_batch().unwrap();
+        let encoded = Operation::Trigger { text: "change".into(), syspaths }.encode();
         assert!(encoded.len() < MAX_MESSAGE);
-        coldplug.waiting = [BString::from(vec![b'x'; MAX_MESSAGE])].into();
-        assert_eq!(coldplug.take_batch().len(), 1, "one that is too long alone must not hold up the rest");
+        coldplug.waiting = paths([MAX_MESSAGE]).into();
+        assert_eq!(batch(&mut coldplug), 1, "one that is too long alone must not hold up the rest");
+    }
+
+    #[test]
+    fn a_batch_has_one_action() {
+        let mut coldplug = Coldplug::default();
+        coldplug.add([(Action::Add, "a".into()), (Action::Change, "b".into()), (Action::Change, "c".into())]);
+        assert_eq!(coldplug.take_batch(), Some((Action::Add, vec!["a".into()])));
+        assert_eq!(coldplug.take_batch(), Some((Action::Change, vec!["b".into(), "c".into()])));
+        assert_eq!(coldplug.take_batch(), None);
+    }
+
+    #[test]
+    fn what_we_trigger_gets_less_at_a_time_when_it_is_lost() {
+        let mut coldplug = Coldplug::default();
+        coldplug.on_loss(SECOND);
+        coldplug.add(paths([1; 200]));
+        assert_eq!(batch(&mut coldplug), BATCH, "the loss came before");
+        let sizes: Vec<usize> = (0..5)
+            .map(|_| {
+                coldplug.on_loss(SECOND);
+                batch(&mut coldplug)
+            })
+            .collect();
+        assert_eq!(sizes, [16, 4, 1, 1, 1]);
+    }
+
+    #[test]
+    fn a_loss_is_looked_at_when_it_is_quiet_or_after_a_while() {
+        let mut coldplug = Coldplug::default();
+        assert!(!coldplug.is_resync_due(SECOND, true) && coldplug.timeout().is_none());
+        coldplug.on_loss(SECOND);
+        assert!(!coldplug.is_resync_due(SECOND, true), "more may come");
+        assert!(coldplug.is_resync_due(2 * SECOND, true));
+        assert!(!coldplug.is_resync_due(3 * SECOND, true), "once");
+        coldplug.on_loss(SECOND);
+        assert!(!coldplug.is_resync_due(2 * SECOND, false));
+        coldplug.on_loss(10 * SECOND);
+        assert!(!coldplug.is_resync_due(10 * SECOND + QUIET, false), "it goes on");
+        assert!(coldplug.is_resync_due(2 * SECOND + LATEST, false));
+    }
+
+    #[test]
+    fn it_is_through_when_all_that_it_caused_is_whatever_else_comes() {
+        let n = |number| Some(SeqNum(number));
+        let mut coldplug = Coldplug::default();
+        coldplug.add(paths([1]));
+        assert!(!coldplug.is_through(None, n(9)), "not yet triggered");
+        batch(&mut coldplug);
+        assert!(!coldplug.is_through(n(5), n(9)));
+        assert!(!coldplug.is_through(n(9), n(11)));
+        assert!(!coldplug.is_through(n(11), n(11)), "10 and 11 may be what it caused");
+        assert!(coldplug.is_through(None, n(11)));
+
+        let mut restless = Coldplug::default();
+        restless.add(paths([1]));
+        batch(&mut restless);
+        let turns = (1..100).find(|&turn| restless.is_through(n(10 * turn), n(10 * turn + 5)));
+        assert_eq!(turns, Some(u64::from(GENERATIONS) + 1));
+        assert!(Coldplug::default().is_through(None, None), "nothing ever came");
     }
 }

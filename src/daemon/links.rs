@@ -123,6 +123,11 @@ impl Links {
         }
     }
 
+    /// Whether nothing is known to be missing in the table.
+    pub fn is_complete(&self) -> bool {
+        !self.is_live() || !self.table.is_stale()
+    }
+
     /// Whether the table speaks for sysfs.
     pub fn is_live(&self) -> bool {
         self.socket.is_some()

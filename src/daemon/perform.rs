@@ -45,6 +45,7 @@ impl World {
             },
             Effect::WriteRecord { id, record, sticky, keep_empty } => {
                 let result = self.database.write_record(id, record, *sticky, *keep_empty);
+                self.database.remember(id, &event.properties);
                 io_done(format_args!("{device}: cannot write the record {id}"), result)
             }
             Effect::RemoveRecord { id } => io_done(

@@ -388,8 +388,8 @@ impl Shell {
             if let Some(recorder) = &mut self.recorder {
                 recorder.flush();
             }
-            let through = self.coldplug.is_over() && (!self.coldplug.was_started() || self.is_idle());
-            if through && (!self.links.is_live() || !self.links.table.is_stale()) {
+            let is_waiting = !self.readiness.is_ready();
+            if is_waiting && self.links.is_complete() && self.is_coldplug_through() {
                 self.readiness.set_ready();
             }
         }

@@ -9,7 +9,7 @@ pub mod queue;
 
 use crate::model::effect::{Done, Effect};
 use crate::model::event::BuildFnv;
-use crate::model::{Event, Now, Properties, Uevent};
+use crate::model::{Event, Now, Properties, SeqNum, Uevent};
 use crate::rules::eval::EvalConfig;
 use crate::rules::outcome::RunItem;
 use crate::rules::program::RuleSet;
@@ -143,6 +143,8 @@ pub struct Engine {
     outputs: VecDeque<Output>,
     counters: Counters,
     next_job: u64,
+    /// The highest SEQNUM that came in.
+    newest: Option<SeqNum>,
     stopped: bool,
     exiting: bool,
     /// The queue file exists.
@@ -165,6 +167,7 @@ impl Engine {
             outputs: VecDeque::new(),
             counters: Counters::default(),
             next_job: 1,
+            newest: None,
             stopped: false,
             exiting: false,
             busy: false,
@@ -221,6 +224,22 @@ impl Engine {
         (self.queue.waiting(), self.queue.running())
     }
 
+    /// The highest SEQNUM that came in.
+    pub fn newest(&self) -> Option<SeqNum> {
+        self.newest
+    }
+
+    /// The lowest SEQNUM that waits or runs; looks at all events.
+    pub fn oldest(&self) -> Option<SeqNum> {
+        self.queue.oldest()
+    }
+
+    /// The highest SEQNUM below `limit` that no event waits or runs under: for an event that we make
+    /// ourselves.
+    pub fn free_below(&self, limit: SeqNum) -> Option<SeqNum> {
+        (1..limit.0).rev().map(SeqNum).find(|&number| !self.queue.contains(number))
+    }
+
     /// What was done since the start.
     pub fn counters(&self) -> Counters {
         self.counters
@@ -245,6 +264,7 @@ impl Engine {
 
     fn insert(&mut self, uevent: Uevent, now: Now) {
         self.counters.received += 1;
+        self.newest = self.newest.max(Some(uevent.seqnum));
         let block = uevent.subsystem == "block";
         match self.queue.insert(uevent, now) {
             Inserted::Queued => {}

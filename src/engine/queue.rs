@@ -268,6 +268,16 @@ impl Queue {
         }
     }
 
+    /// The lowest SEQNUM among the events that wait or run; looks at all of them.
+    pub fn oldest(&self) -> Option<SeqNum> {
+        self.seqnums.keys().min().copied()
+    }
+
+    /// Whether an event of this SEQNUM waits or runs.
+    pub fn contains(&self, seqnum: SeqNum) -> bool {
+        self.seqnums.contains_key(&seqnum)
+    }
+
     /// Number of events that have not started.
     pub fn waiting(&self) -> usize {
         self.entries.len() - self.running

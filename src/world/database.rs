@@ -11,9 +11,9 @@
 //! number; the caller says which device it was.
 
 use super::atomic;
-use crate::model::DeviceId;
 use crate::model::event::{BuildFnv, OrderedSet};
 use crate::model::record::Record;
+use crate::model::{DeviceId, Properties, SeqNum, Uevent};
 use crate::sys::fs::Dir;
 use bstr::BString;
 use std::collections::HashMap;
@@ -88,6 +88,26 @@ struct Known {
     has_record: bool,
     /// Tags whose index entry this daemon made or found.
     tags: OrderedSet,
+    /// What the last event said of the device, `KEY=VALUE` with a NUL behind each; empty for what an
+    /// earlier daemon left.
+    identity: Vec<u8>,
+}
+
+/// Variables of the kernel that say which device it is.
+fn is_identity(name: &[u8]) -> bool {
+    matches!(
+        name,
+        b"DEVPATH"
+            | b"SUBSYSTEM"
+            | b"MAJOR"
+            | b"MINOR"
+            | b"DEVNAME"
+            | b"DEVTYPE"
+            | b"DISKSEQ"
+            | b"PARTN"
+            | b"INTERFACE"
+            | b"IFINDEX"
+    )
 }
 
 /// Records and tag index of the one daemon that writes them.
@@ -131,6 +151,31 @@ impl Database {
     /// Whether the device had a record when last looked at; no system call.
     pub fn has_record(&self, id: &DeviceId) -> bool {
         self.known.get(id).is_some_and(|known| known.has_record)
+    }
+
+    /// Remembers which device this is, for the day that its `remove` is lost. Only devices with a record
+    /// are remembered.
+    pub fn remember(&mut self, id: &DeviceId, properties: &Properties) {
+        let Some(known) = self.known.get_mut(id).filter(|known| known.has_record) else { return };
+        self.buffer.clear();
+        for property in properties.iter().filter(|p| is_identity(&p.name)) {
+            for part in [&property.name[..], b"=", &property.value, b"\0"] {
+                self.buffer.extend_from_slice(part);
+            }
+        }
+        if known.identity != self.buffer {
+            known.identity.clear();
+            known.identity.extend_from_slice(&self.buffer);
+        }
+    }
+
+    /// The `remove` that the kernel would send for a device, under this number. None if no event of it
+    /// was handled since the start.
+    pub fn removal(&self, id: &DeviceId, seqnum: SeqNum) -> Option<Uevent> {
+        let known = self.known.get(id)?;
+        let own = [&b"ACTION=remove"[..], &format!("SEQNUM={seqnum}").into_bytes()].map(<[u8]>::to_vec);
+        let lines = known.identity.split(|&b| b == 0).chain(own.iter().map(Vec::as_slice));
+        Uevent::from_lines(lines).ok()
     }
 
     /// The record of the last event.
@@ -391,6 +436,31 @@ mod tests {
         assert!(mode(&tree, "tags/good/n1").is_some() && mode(&tree, "n1").is_none());
         assert!(db.remove_tags(&id("n1"), &tags).is_err());
         assert!(mode(&tree, "tags/good/n1").is_none());
+    }
+
+    #[test]
+    fn a_device_is_remembered_as_long_as_it_has_a_record() {
+        let tree = Tree::new();
+        let mut db = open(&tree);
+        let sda = id("b8:0");
+        let lines = b"ACTION=add\0DEVPATH=/devices/x/sda\0SUBSYSTEM=block\0MAJOR=8\0MINOR=0\0DEVNAME=sda\0\
+            DEVTYPE=disk\0SEQNUM=7\0MODEL=x\0";
+        let uevent = Uevent::from_lines(lines.split(|&b| b == 0)).unwrap();
+        db.remember(&sda, &uevent.properties);
+        assert_eq!(db.removal(&sda, SeqNum(9)), None);
+        db.write_record(&sda, &record("1"), false, true).unwrap();
+        assert_eq!(db.removal(&sda, SeqNum(9)), None, "no event of this daemon");
+        db.remember(&sda, &uevent.properties);
+        let removal = db.removal(&sda, SeqNum(9)).unwrap();
+        let device = crate::model::Device::new(removal.devpath, removal.subsystem, &removal.properties);
+        assert_eq!((device.id(), device.devnode), (Some(sda.clone()), Some("/dev/sda".into())));
+        assert_eq!((removal.seqnum, removal.action), (SeqNum(9), crate::model::Action::Remove));
+        assert_eq!(
+            (removal.properties.get("DEVTYPE"), removal.properties.get("MODEL")),
+            (Some("disk".into()), None)
+        );
+        db.remove_record(&sda).unwrap();
+        assert_eq!(db.removal(&sda, SeqNum(9)), None);
     }
 
     #[test]
