@@ -33,10 +33,12 @@ fetch_peer() {
 	apt-get -qq update >/dev/null 2>&1 || true
 	# As root apt would drop to a user that may not write here, and says so on standard error.
 	apt-get -qq -o APT::Sandbox::User=root download udev libudev1 >/dev/null 2>&1 || return 1
+	rm -rf root.new
 	for package in ./*.deb; do dpkg -x "$package" root.new; done
 	# What the unpacked daemon is linked with: plain libraries that most machines have.
+	# One by one, because apt installs none of them when one name is unknown to a release.
 	if ldd root.new/bin/udevadm | grep -q 'not found'; then
-		apt libkmod2 libblkid1 libacl1 libcap2 libselinux1 libcrypto3 libssl3 zlib1g || true
+		for library in libkmod2 libblkid1 libacl1 libcap2 libselinux1 libssl3 libssl3t64; do apt $library || true; done
 	fi
 	rm -rf root && mv root.new root
 }
@@ -47,11 +49,18 @@ for tool in "$@"; do
 		rust_is_new_enough && continue
 		{ apt cargo-web rustc-web && rust_is_new_enough; } || { apt cargo rustc && rust_is_new_enough; } && continue
 		;;
-	rustfmt) command -v cargo-fmt >/dev/null && continue; apt rustfmt-web || apt rustfmt && continue ;;
-	clippy) command -v cargo-clippy >/dev/null && continue; apt rust-web-clippy || apt rust-clippy && continue ;;
+	# With rustup the commands are there even where the component is not.
+	rustfmt)
+		cargo fmt --version >/dev/null 2>&1 && continue
+		{ rustup component add rustfmt >/dev/null 2>&1 || apt rustfmt-web || apt rustfmt; } && continue
+		;;
+	clippy)
+		cargo clippy --version >/dev/null 2>&1 && continue
+		{ rustup component add clippy >/dev/null 2>&1 || apt rust-web-clippy || apt rust-clippy; } && continue
+		;;
 	cc) command -v cc >/dev/null && continue; apt gcc libc6-dev && continue ;;
 	ip) command -v ip >/dev/null && continue; apt iproute2 && continue ;;
-	losetup) command -v losetup >/dev/null && continue; apt mount util-linux && continue ;;
+	losetup) command -v losetup >/dev/null && continue; apt mount && continue ;;
 	groff) command -v groff >/dev/null && continue; apt groff && continue ;;
 	qemu) command -v qemu-system-x86_64 >/dev/null && continue; apt qemu-system-x86 && continue ;;
 	peer) fetch_peer && continue ;;

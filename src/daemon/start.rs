@@ -165,13 +165,13 @@ fn open_links() -> io::Result<OwnedFd> {
 }
 
 fn null() -> Result<File, Failure> {
-    File::options().read(true).write(true).open(process::NULL).map_err(|e| format!("{}: {e}", process::NULL))
+    process::open_null().map_err(|e| format!("{}: {e}", process::NULL))
 }
 
 /// Whoever started us without standard descriptors must not see them taken by sockets.
 fn fill_standard_descriptors() -> io::Result<()> {
     while !(0..3).all(process::is_open) {
-        std::mem::forget(File::options().read(true).write(true).open(process::NULL)?);
+        std::mem::forget(process::open_null()?);
     }
     Ok(())
 }

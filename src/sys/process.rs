@@ -4,6 +4,7 @@
 //! caller's stack, so it makes system calls and nothing else: no allocation, no lock, no panic.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
@@ -67,6 +68,31 @@ pub enum Ended {
 
 /// What programs get that should read and write nothing.
 pub const NULL: &str = "/dev/null";
+
+/// [`NULL`], open both ways. Where there is none (an empty root) an empty file in memory that is sealed:
+/// reading it ends at once, and writing is refused.
+pub fn open_null() -> io::Result<File> {
+    File::options().read(true).write(true).open(NULL).or_else(|error| match error.kind() {
+        io::ErrorKind::NotFound => sealed_empty_file(),
+        _ => Err(error),
+    })
+}
+
+fn sealed_empty_file() -> io::Result<File> {
+    // SAFETY: a constant name; the new descriptor is ours alone.
+    let file = unsafe {
+        match libc::memfd_create(c"null".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) {
+            fd if fd < 0 => return Err(io::Error::last_os_error()),
+            fd => File::from_raw_fd(fd),
+        }
+    };
+    let seals = libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
+    // SAFETY: a descriptor that we hold, and plain numbers.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } {
+        r if r < 0 => Err(io::Error::last_os_error()),
+        _ => Ok(file),
+    }
+}
 
 /// Stack of the child between clone and exec: a handful of small frames.
 const STACK_SIZE: usize = 32 * 1024;
@@ -363,7 +389,6 @@ pub fn wait_any_readable<const N: usize>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::File;
     use std::os::fd::AsFd;
 
     fn run(path: &CStr, argv: &[&str], envp: &[&str]) -> io::Result<(Ended, Vec<u8>)> {
@@ -386,6 +411,15 @@ mod tests {
         }
         assert!(wait_readable(child.pidfd.as_fd(), Duration::from_secs(10))?);
         Ok((try_wait(&child.pidfd)?.expect("it has ended"), output))
+    }
+
+    #[test]
+    fn what_stands_for_dev_null_is_empty_and_takes_nothing() {
+        use std::io::{Read, Write};
+        let mut file = sealed_empty_file().unwrap();
+        let mut text = Vec::new();
+        assert_eq!(file.read_to_end(&mut text).unwrap(), 0);
+        assert_eq!(file.write(b"x").unwrap_err().kind(), io::ErrorKind::PermissionDenied);
     }
 
     #[test]
