@@ -45,7 +45,8 @@ modules="virtio_ring virtio virtio_pci_legacy_dev virtio_pci_modern_dev virtio_p
 # What both guests share.
 tree=$work/tree
 rm -rf "$tree"
-mkdir -p "$tree"/{bin,sbin,dev,proc,sys,run,tmp,etc/udev/rules.d,modules,lib/systemd,lib/udev,lib64,usr/lib}
+mkdir -p "$tree"/{dev,proc,sys,run,tmp,etc/udev/rules.d,modules,usr/bin,usr/sbin,usr/lib/systemd,usr/lib/udev,usr/lib64}
+for folder in bin sbin lib lib64; do ln -s "usr/$folder" "$tree/$folder"; done
 cp "$here/init" "$tree/init"
 cp "$busybox" "$tree/bin/busybox"
 for module in $modules; do
@@ -63,7 +64,6 @@ printf '%s\n' root:x:0: tty:x:5: disk:x:6: lp:x:7: kmem:x:15: dialout:x:20: cdro
 head -c 1048576 /dev/zero >"$tree/image"
 
 # Debian's daemon, with what it is linked with.
-mkdir -p "$tree/usr"
 cp "$peer/bin/udevadm" "$tree/bin/udevadm"
 ln -s /bin/udevadm "$tree/lib/systemd/systemd-udevd"
 for library in $(ldd "$peer/bin/udevadm" | grep -oE '/[^ ]+\.so[^ ]*'); do
@@ -91,9 +91,9 @@ truncate -s 16M "$disk"
 
 boot() { # MANAGER
 	rm -f "$work/$1.dump"
-	timeout 300 qemu-system-x86_64 -accel kvm -accel tcg -m 512 -nodefaults -display none -no-reboot \
+	timeout 300 qemu-system-x86_64 -accel tcg -m 512 -nodefaults -display none -no-reboot \
 		-kernel "$kernel" -initrd "$work/initramfs" \
-		-append "console=ttyS0 panic=-1 quiet net.ifnames=1 manager=$1" \
+		-append "console=ttyS0 panic=-1 manager=$1" \
 		-serial "file:$work/$1.log" -serial "file:$work/$1.dump" \
 		-drive "file=$disk,if=none,format=raw,id=d,snapshot=on" -device virtio-blk-pci,drive=d,serial=VM0001,romfile= \
 		-netdev user,id=n,restrict=on -device virtio-net-pci,netdev=n,romfile= </dev/null >"$work/$1.qemu" 2>&1 || {
