@@ -323,6 +323,40 @@ fn lost_events_are_made_up_for() {
 }
 
 #[test]
+fn a_removed_folder_is_made_anew_with_all_that_was_in_it() {
+    isolated("a_removed_folder_is_made_anew_with_all_that_was_in_it", || {
+        hide_other_devices();
+        std::fs::create_dir_all("/run/rules").expect("made");
+        std::fs::write("/run/rules/1.rules", "SUBSYSTEM==\"net\", ENV{SEEN}=\"1\", TAG+=\"seen\"\n")
+            .expect("written");
+        let child = start(&["--rules-dir=/run/rules"]);
+        let index = |name: &str| {
+            let text = std::fs::read_to_string(format!("/sys/class/net/{name}/ifindex")).expect("there");
+            text.trim().to_owned()
+        };
+        let has_record = |name: &str| {
+            let id = format!("n{}", index(name));
+            std::fs::read_to_string(format!("/run/udev/data/{id}")).is_ok_and(|r| r.contains("E:SEEN=1"))
+                && Path::new(&format!("/run/udev/tags/seen/{id}")).exists()
+        };
+        run("ip link add a0 type veth peer name a1");
+        wait_for("the first record", || has_record("a0").then_some(()));
+        for (n, removed) in ["/run/udev", "/run/udev/data", "/run/udev/tags"].into_iter().enumerate() {
+            std::fs::remove_dir_all(removed).expect("ours");
+            run(&format!("ip link add b{n} type veth peer name c{n}"));
+            for name in ["a0", "a1", &format!("b{n}"), &format!("c{n}")] {
+                wait_for(&format!("{name} after {removed}"), || has_record(name).then_some(()));
+            }
+        }
+        tell(&[Message::Ping]);
+        assert!(status().ready);
+        wait_for("an idle queue", || (!Path::new("/run/udev/queue").exists()).then_some(()));
+        run(&format!("kill -TERM {}", child.id()));
+        assert!(ended(child).success());
+    });
+}
+
+#[test]
 fn sockets_are_passed_in_any_order() {
     isolated("sockets_are_passed_in_any_order", || {
         std::fs::create_dir_all("/run/udev").expect("made");

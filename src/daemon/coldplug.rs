@@ -126,10 +126,14 @@ impl Coldplug {
         self.waiting.extend(wanted);
     }
 
-    /// Events were lost, perhaps those that we have caused ourselves.
-    fn on_loss(&mut self, now: Now) {
+    fn resync_after(&mut self, now: Now) {
         self.resync_at = Some(now + QUIET);
         self.resync_by.get_or_insert(now + LATEST);
+    }
+
+    /// Events were lost, perhaps those that we have caused ourselves.
+    fn on_loss(&mut self, now: Now) {
+        self.resync_after(now);
         if self.started {
             self.batch = (self.batch / 4).max(1);
         }
@@ -190,6 +194,11 @@ impl Shell {
     pub(super) fn start_resync(&mut self) {
         self.coldplug.on_loss(self.now);
         self.links.table.lose();
+    }
+
+    /// All devices are looked at as soon as it is quiet: their records are gone.
+    pub(super) fn look_at_all_devices(&mut self) {
+        self.coldplug.resync_after(self.now);
     }
 
     /// The next batch, if the time has come for it.
@@ -274,7 +283,7 @@ impl Shell {
             }
             dropped += 1;
         }
-        log::warn!("After the loss of events: {} devices are triggered, {dropped} are gone", wanted.len());
+        log::warn!("Looked at all devices: {} are triggered, {dropped} are gone", wanted.len());
         self.coldplug.add(wanted);
     }
 

@@ -43,6 +43,13 @@ impl Control {
         Ok(Control { listener, clients: HashMap::new(), next_id: 0, unread: Vec::new() })
     }
 
+    /// Listens at another socket from now on; clients stay.
+    pub(super) fn listen_at(&mut self, listener: OwnedFd, sources: &Sources) -> io::Result<()> {
+        sources.add(listener.as_fd(), Source::Control)?;
+        self.listener = listener;
+        Ok(())
+    }
+
     /// Number of clients.
     pub fn clients(&self) -> usize {
         self.clients.len()

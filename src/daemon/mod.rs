@@ -3,7 +3,7 @@
 //! * [`shell`]: the one owner and its loop; [`source`]: what the loop watches;
 //! * in: [`intake`] (events of the kernel or of a file), [`links`], [`watch`], [`control`], [`status`];
 //! * out: [`task`], [`answer`], [`perform`], [`slow`] (what jobs want), [`children`];
-//! * around: [`options`], [`readiness`], [`reload`], [`coldplug`], [`trace`].
+//! * around: [`options`], [`readiness`], [`reload`], [`coldplug`], [`mend`], [`trace`].
 
 pub mod answer;
 pub mod children;
@@ -11,6 +11,7 @@ pub mod coldplug;
 pub mod control;
 pub mod intake;
 pub mod links;
+pub mod mend;
 pub mod options;
 pub mod perform;
 pub mod readiness;

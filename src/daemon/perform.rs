@@ -46,16 +46,16 @@ impl World {
             Effect::WriteRecord { id, record, sticky, keep_empty } => {
                 let result = self.database.write_record(id, record, *sticky, *keep_empty);
                 self.database.remember(id, &event.properties);
-                io_done(format_args!("{device}: cannot write the record {id}"), result)
+                self.written(format_args!("{device}: cannot write the record {id}"), result)
             }
             Effect::RemoveRecord { id } => io_done(
                 format_args!("{device}: cannot remove the record {id}"),
                 self.database.remove_record(id),
             ),
-            Effect::AddTags { id, tags } => io_done(
-                format_args!("{device}: cannot write the tag index"),
-                self.database.add_tags(id, tags),
-            ),
+            Effect::AddTags { id, tags } => {
+                let result = self.database.add_tags(id, tags);
+                self.written(format_args!("{device}: cannot write the tag index"), result)
+            }
             Effect::RemoveTags { id, tags } => io_done(
                 format_args!("{device}: cannot clean the tag index"),
                 self.database.remove_tags(id, tags),
@@ -76,6 +76,7 @@ impl World {
                 // An error on one symlink does not keep the others.
                 for error in self.claims.apply(id, devnode, *priority, release, claim) {
                     log::warn!("{device}: {error}");
+                    self.folder_is_gone |= error.is_of_missing_folder();
                 }
                 Done::Ok
             }
@@ -94,6 +95,17 @@ impl World {
             }
             Effect::Announce { datagram } => self.announce(device, datagram),
         })
+    }
+
+    /// What was to be written in `/run/udev`. That the folder is gone is said once; then it is made anew.
+    fn written(&mut self, what: std::fmt::Arguments, result: io::Result<()>) -> Done {
+        let is_gone = result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+        match result {
+            Err(error) if is_gone && std::mem::replace(&mut self.folder_is_gone, true) => {
+                Done::Failed(Errno::of(&error))
+            }
+            result => io_done(what, result),
+        }
     }
 
     fn lock_disk(&mut self, job: JobId, device: &BString, devnode: &BString) -> Done {

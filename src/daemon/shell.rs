@@ -92,6 +92,8 @@ pub struct Shell {
     /// Jobs whose rules asked for a log level of their own.
     pub job_levels: HashMap<JobId, LevelFilter>,
     pub queue_file: QueueFile,
+    /// `/run/udev` was removed and could not be made anew: said once.
+    pub(super) is_unmendable: bool,
     /// Partition tables that are being read again: the queue counts as busy.
     pub re_reading: usize,
     pub exiting: bool,
@@ -118,6 +120,8 @@ pub struct Stats {
 pub struct QueueFile {
     path: std::path::PathBuf,
     exists: bool,
+    /// Its folder was not there.
+    has_failed: bool,
 }
 
 impl QueueFile {
@@ -125,7 +129,7 @@ impl QueueFile {
     pub fn new(roots: &Roots) -> QueueFile {
         let path = roots.run.join("udev/queue");
         let _ = std::fs::remove_file(&path);
-        QueueFile { path, exists: false }
+        QueueFile { path, exists: false, has_failed: false }
     }
 
     /// Creates or removes it.
@@ -139,9 +143,20 @@ impl QueueFile {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 log::warn!("Cannot mark the queue as {}: {error}", if busy { "busy" } else { "idle" });
             }
-            _ => {}
+            Err(_) => self.has_failed |= busy,
+            Ok(()) => {}
         }
         self.exists = busy;
+    }
+
+    /// Whether its folder was not there since this was last asked.
+    pub(super) fn take_failure(&mut self) -> bool {
+        std::mem::take(&mut self.has_failed)
+    }
+
+    /// Someone else has removed it.
+    pub(super) fn forget(&mut self) {
+        self.exists = false;
     }
 }
 
@@ -381,6 +396,7 @@ impl Shell {
 
     /// What waits for an idle loop.
     fn after_work(&mut self) {
+        self.mend_run_folder();
         self.go_on_with_coldplug();
         if self.inbox.is_empty() && !self.intake.is_ready() && !self.watches.is_ready() {
             self.mark_queue();

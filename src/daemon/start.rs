@@ -356,6 +356,7 @@ fn assemble(
         globals: BTreeMap::new(),
         job_levels: HashMap::new(),
         queue_file: QueueFile::new(&line.roots),
+        is_unmendable: false,
         re_reading: 0,
         exiting: false,
         now,

@@ -151,6 +151,13 @@ impl StatusServer {
         Ok(StatusServer { listener, clients: BTreeMap::new(), next_id: 0 })
     }
 
+    /// Listens at another socket from now on; clients stay.
+    pub(super) fn listen_at(&mut self, listener: OwnedFd, sources: &Sources) -> io::Result<()> {
+        sources.add(listener.as_fd(), Source::Status)?;
+        self.listener = listener;
+        Ok(())
+    }
+
     fn accept(&mut self, sources: &Sources) -> Vec<u64> {
         let mut accepted = Vec::new();
         while let Some(socket) = accept(&self.listener) {

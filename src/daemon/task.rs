@@ -108,6 +108,8 @@ pub struct World {
     pub(super) locks: HashMap<JobId, OwnedFd>,
     /// Tasks that wait, one for each job at most.
     pub(super) pending: HashMap<JobId, Pending>,
+    /// A folder in `/run/udev` was not there when something was to be written.
+    pub(super) folder_is_gone: bool,
 }
 
 impl World {
@@ -120,7 +122,15 @@ impl World {
         for error in claims.load(database.records(), &answers.sysfs)? {
             log::warn!("{error}");
         }
-        Ok(World { answers, database, claims, announcer, locks: HashMap::new(), pending: HashMap::new() })
+        Ok(World {
+            answers,
+            database,
+            claims,
+            announcer,
+            locks: HashMap::new(),
+            pending: HashMap::new(),
+            folder_is_gone: false,
+        })
     }
 
     /// Tries a task.
@@ -163,6 +173,11 @@ impl Answers {
             memories: HashMap::new(),
             slow: SlowAttributes::default(),
         }
+    }
+
+    /// Reads the records of other devices here from now on.
+    pub(super) fn set_records(&mut self, records: Option<Records>) {
+        self.records = records;
     }
 
     /// The answer, or the first thing it needs.

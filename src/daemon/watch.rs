@@ -46,6 +46,11 @@ impl Watches {
         Ok(Watches { roots, inotify, dir, by_number, by_id, written: VecDeque::new(), ready: false })
     }
 
+    /// Notes what is watched here from now on; what was watched before is noted when it is watched anew.
+    pub(super) fn set_dir(&mut self, dir: WatchDir) {
+        self.dir = Some(dir);
+    }
+
     /// What an earlier daemon watched; nothing of it is left on disk.
     pub fn take_old(&self) -> Vec<DeviceId> {
         let Some(dir) = &self.dir else { return Vec::new() };

@@ -46,6 +46,11 @@ pub enum LinkErrorKind {
 }
 
 impl LinkError {
+    /// Whether `/run/udev/links` is not there, or was removed.
+    pub fn is_of_missing_folder(&self) -> bool {
+        matches!(&self.kind, LinkErrorKind::Claim(error) if error.kind() == io::ErrorKind::NotFound)
+    }
+
     /// The error number that an event which fails by this reports.
     pub fn errno(&self) -> Errno {
         match &self.kind {
