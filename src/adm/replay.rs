@@ -30,7 +30,7 @@ pub fn run(parser: &mut Parser, roots: &Roots, out: Out) -> Outcome {
     }
     let file = file.ok_or_else(|| Stop::failed("a trace is required"))?;
     let accounts = Accounts::new(roots);
-    let outputs = trace::replay(&read(&file)?, &|files| trace::compile(files, &accounts))
+    let outputs = trace::replay(&read(&file)?, &|files| trace::compile(files, &accounts.at_once()))
         .map_err(|error| Stop::Failed(format!("{}: {error}", file.display())))?;
     match expected {
         Some(expected) => match trace::first_difference(&read(&expected)?, &outputs) {

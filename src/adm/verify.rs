@@ -145,6 +145,7 @@ impl Report {
 
 fn verify(files: &[SourceFile], options: &Options, accounts: &Accounts) -> Report {
     let mut report = Report::default();
+    let accounts = &accounts.at_once();
     let compile_options = CompileOptions { resolve_names: options.resolve_names, accounts };
     for file in files {
         let mut found = compile(std::slice::from_ref(file), &compile_options).diagnostics;

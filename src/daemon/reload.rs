@@ -90,7 +90,7 @@ pub fn report(loaded: &Loaded) {
 
 /// Compiles, and says what is wrong with the files.
 pub fn compile_all(files: &[SourceFile], resolve_names: ResolveNames, accounts: &Accounts) -> Arc<RuleSet> {
-    let compiled = compile(files, &CompileOptions { resolve_names, accounts });
+    let compiled = compile(files, &CompileOptions { resolve_names, accounts: &accounts.at_once() });
     for diagnostic in &compiled.diagnostics {
         match diagnostic.severity {
             Severity::Error => log::error!("{diagnostic}"),

@@ -5,6 +5,7 @@
 
 use super::Roots;
 use bstr::ByteSlice;
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
 /// Bytes of a file that are read at most.
@@ -18,8 +19,8 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    /// Those below these roots. The files are read at each question, which comes when rules are loaded
-    /// and for names that only an event knows.
+    /// Those below these roots. The files are read at each question: one comes only for a name that an
+    /// event alone knows. Whoever has many at a time asks [`Accounts::at_once`].
     pub fn new(roots: &Roots) -> Accounts {
         Accounts { passwd: roots.etc.join("passwd"), group: roots.etc.join("group") }
     }
@@ -33,15 +34,27 @@ impl Accounts {
     pub fn group(&self, name: &[u8]) -> Option<u32> {
         find(&read(&self.group), name)
     }
+
+    /// For one load of all rules: each file is read at the first question about it, and no more.
+    pub fn at_once(&self) -> AtOnce<'_> {
+        AtOnce { accounts: self, passwd: OnceCell::new(), group: OnceCell::new() }
+    }
 }
 
-impl crate::rules::compile::Accounts for Accounts {
+/// See [`Accounts::at_once`].
+pub struct AtOnce<'a> {
+    accounts: &'a Accounts,
+    passwd: OnceCell<Vec<u8>>,
+    group: OnceCell<Vec<u8>>,
+}
+
+impl crate::rules::compile::Accounts for AtOnce<'_> {
     fn user(&self, name: &[u8]) -> Option<u32> {
-        Accounts::user(self, name)
+        find(self.passwd.get_or_init(|| read(&self.accounts.passwd)), name)
     }
 
     fn group(&self, name: &[u8]) -> Option<u32> {
-        Accounts::group(self, name)
+        find(self.group.get_or_init(|| read(&self.accounts.group)), name)
     }
 }
 
@@ -70,6 +83,21 @@ fn find(content: &[u8], name: &[u8]) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_load_reads_each_file_once() {
+        use crate::rules::compile::Accounts as _;
+        let etc = std::env::temp_dir().join(format!("mudev-accounts-{}", std::process::id()));
+        std::fs::create_dir_all(&etc).unwrap();
+        let write = |text: &str| std::fs::write(etc.join("group"), text).unwrap();
+        write("disk:x:6:\n");
+        let accounts = Accounts::new(&Roots { etc: etc.clone(), ..Roots::default() });
+        let at_once = accounts.at_once();
+        assert_eq!((at_once.group(b"disk"), at_once.user(b"disk")), (Some(6), None));
+        write("disk:x:7:\n");
+        assert_eq!((at_once.group(b"disk"), accounts.group(b"disk")), (Some(6), Some(7)));
+        std::fs::remove_dir_all(&etc).unwrap();
+    }
 
     #[test]
     fn the_third_field_of_the_first_line_of_that_name_counts() {
