@@ -104,7 +104,13 @@ mod kind {
     pub const DRIVER: u8 = 9;
     pub const ATTR_MATCH: u8 = 10;
     pub const SYSCTL_MATCH: u8 = 11;
-    pub const PARENT: u8 = 20;
+    /// The group of parents. All of it must hold, so that its order cannot be seen but for what is read:
+    /// attributes, the dearest, come last.
+    pub const PARENT_KERNEL: u8 = 20;
+    pub const PARENT_SUBSYSTEM: u8 = 21;
+    pub const PARENT_DRIVER: u8 = 22;
+    pub const PARENT_TAG: u8 = 23;
+    pub const PARENT_ATTR: u8 = 24;
     pub const TEST: u8 = 30;
     pub const PROGRAM: u8 = 31;
     pub const IMPORT_FILE: u8 = 32;
@@ -181,7 +187,7 @@ impl ParsedLine {
                 kind::STATIC_NODE => {}
                 kind => class.other |= has_effect(kind),
             }
-            if kind > kind::PARENT && !parents.is_empty() {
+            if kind > kind::PARENT_ATTR && !parents.is_empty() {
                 tokens.push(Token::Parents(std::mem::take(&mut parents)));
             }
             match piece {
@@ -505,7 +511,14 @@ impl FileCompiler<'_> {
 
     fn parent_match(&mut self, line: &LogicalLine, token: &RawToken, subject: ParentKey) -> TokenResult {
         let (negate, pattern) = self.compare(line, token)?;
-        Ok((kind::PARENT, Piece::Parent(ParentMatch { subject, negate, pattern })))
+        let kind = match subject {
+            ParentKey::Kernel => kind::PARENT_KERNEL,
+            ParentKey::Subsystem => kind::PARENT_SUBSYSTEM,
+            ParentKey::Driver => kind::PARENT_DRIVER,
+            ParentKey::Tag => kind::PARENT_TAG,
+            ParentKey::Attr(_) => kind::PARENT_ATTR,
+        };
+        Ok((kind, Piece::Parent(ParentMatch { subject, negate, pattern })))
     }
 
     fn attr_name(&mut self, line: &LogicalLine, token: &RawToken) -> Result<AttrName, Refused> {
@@ -1122,8 +1135,8 @@ mod tests {
         assert_eq!(kinds(&all.rules.lines[0]), expected);
         let Token::Parents(parents) = &all.rules.lines[0].tokens[1] else { panic!() };
         assert!(
-            matches!(parents[0].subject, ParentKey::Attr(_))
-                && matches!(parents[1].subject, ParentKey::Kernel)
+            matches!(parents[0].subject, ParentKey::Kernel)
+                && matches!(parents[1].subject, ParentKey::Attr(_))
         );
         assert!(matches!(all.rules.lines[0].tokens[7], Token::Run { command: RunCommand::Builtin(..), .. }));
     }
