@@ -11,7 +11,9 @@ use super::pattern::Pattern;
 use super::program::*;
 use super::subst::Template;
 use crate::model::{Key, ResolveNames};
-use bstr::{BString, ByteSlice};
+use bstr::{BStr, BString, ByteSlice};
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::ops::Range;
 
 /// A rules file in memory.
@@ -51,30 +53,29 @@ pub fn compile(files: &[SourceFile], options: &CompileOptions) -> Compiled {
         let index = all.rules.files.len() as u32;
         all.rules.files.push(file.path.clone());
         let mut compiler = FileCompiler { file, options, diagnostics: Vec::new() };
-        let lines = compiler.lines();
+        let sources = compiler.sources();
+        let lines = sources.iter().filter_map(|line| compiler.line(line)).collect();
         let base = all.rules.lines.len() as u32;
-        let links = compiler.resolve_gotos(&lines);
-        for (parsed, goto) in lines.into_iter().zip(links) {
-            if let Some(node) = parsed.static_nodes() {
-                all.rules.static_nodes.extend(node);
+        for (parsed, goto) in compiler.resolve_gotos(lines) {
+            if let Some(nodes) = parsed.static_nodes() {
+                all.rules.static_nodes.extend(nodes);
             }
             all.rules.lines.push(parsed.into_line(index, goto.map(|g| g + base)));
         }
         // Lines were read first, jumps resolved afterwards: back into the order of the text.
-        compiler.diagnostics.sort_by_key(|d| d.line);
+        compiler.diagnostics.sort_by_key(|d| d.rule);
         all.diagnostics.append(&mut compiler.diagnostics);
     }
     all
 }
 
 /// A line on its way.
-struct ParsedLine {
-    number: u32,
+struct ParsedLine<'l> {
+    source: &'l LogicalLine<'l>,
     /// (kind, token), in written order.
     tokens: Vec<(u8, Piece)>,
-    goto: Option<(BString, Range<usize>)>,
-    label: Option<BString>,
-    source: LogicalLine,
+    goto: Option<(Cow<'l, BStr>, Range<usize>)>,
+    label: Option<Cow<'l, BStr>>,
 }
 
 /// Ids from here on belong to people, not to the system (rules.md section 13, v260).
@@ -150,7 +151,12 @@ fn has_effect(kind: u8) -> bool {
     (kind::PROGRAM..=kind::IMPORT_PARENT).contains(&kind) || kind >= kind::DUMP
 }
 
-impl ParsedLine {
+impl ParsedLine<'_> {
+    /// Whether the line is there for something besides its GOTO.
+    fn acts(&self) -> bool {
+        self.label.is_some() || self.tokens.iter().any(|(kind, _)| has_effect(*kind))
+    }
+
     /// The static nodes of the line with what it gives them (rules.md 8.10).
     fn static_nodes(&self) -> Option<Vec<StaticNode>> {
         let mut shared =
@@ -199,7 +205,7 @@ impl ParsedLine {
         if !parents.is_empty() {
             tokens.push(Token::Parents(parents));
         }
-        Line { file, number: self.number, tokens, class, goto }
+        Line { file, number: self.source.number, tokens, class, goto }
     }
 }
 
@@ -228,7 +234,7 @@ struct FileCompiler<'a> {
     diagnostics: Vec<Diagnostic>,
 }
 
-impl FileCompiler<'_> {
+impl<'a> FileCompiler<'a> {
     fn say(
         &mut self,
         severity: Severity,
@@ -241,7 +247,8 @@ impl FileCompiler<'_> {
         self.diagnostics.push(Diagnostic {
             severity,
             file: self.file.path.clone(),
-            line: line.number,
+            rule: line.number,
+            line: place.line,
             column: place.column,
             width: span.len().max(1) as u32,
             message,
@@ -269,6 +276,7 @@ impl FileCompiler<'_> {
         self.diagnostics.push(Diagnostic {
             severity: Severity::Error,
             file: self.file.path.clone(),
+            rule: line,
             line,
             column: 1,
             width: 1,
@@ -278,23 +286,23 @@ impl FileCompiler<'_> {
         });
     }
 
-    fn lines(&mut self) -> Vec<ParsedLine> {
+    fn sources(&mut self) -> Vec<LogicalLine<'a>> {
         let (lines, errors) = lex::logical_lines(&self.file.content);
         for error in errors {
             self.say_of_file(error);
         }
-        lines.into_iter().filter_map(|line| self.line(line)).collect()
+        lines
     }
 
-    fn line(&mut self, source: LogicalLine) -> Option<ParsedLine> {
-        let mut raw = Vec::new();
-        let lexed = lex::tokens(source.text.as_bstr(), &mut raw);
-        let mut line =
-            ParsedLine { number: source.number, tokens: Vec::new(), goto: None, label: None, source };
-        for token in &raw {
-            match token.key.as_slice() {
+    fn line<'l>(&mut self, source: &'l LogicalLine<'l>) -> Option<ParsedLine<'l>> {
+        // Eleven tokens are the most that a rule in the field has; most have four.
+        let mut raw = Vec::with_capacity(4);
+        let lexed = lex::tokens(&source.text, &mut raw);
+        let mut line = ParsedLine { source, tokens: Vec::with_capacity(raw.len()), goto: None, label: None };
+        for token in raw {
+            match token.key.as_bytes() {
                 b"GOTO" | b"LABEL" => self.jump(&mut line, token)?,
-                _ => match self.token(&line.source, token) {
+                _ => match self.token(source, &token) {
                     Ok(found) => line.tokens.push(found),
                     Err(Refused::Token) => {}
                     Err(Refused::Line) => return None,
@@ -303,74 +311,75 @@ impl FileCompiler<'_> {
         }
         if let Err(error) = lexed {
             let message = format!("invalid rule, dropped: {}", error.message);
-            self.say(Severity::Error, &line.source, error.at..error.at + 1, message, error.hint);
+            self.say(Severity::Error, source, error.at..error.at + 1, message, error.hint);
             return None;
         }
-        let acts = line.goto.is_some()
-            || line.label.is_some()
-            || line.tokens.iter().any(|(kind, _)| has_effect(*kind));
-        if !acts {
-            let all = 0..line.source.text.len();
+        if line.goto.is_none() && !line.acts() {
+            let message = "the rule has no effect and is dropped".into();
             let hint = "add an assignment, or remove the rule";
-            self.say(
-                Severity::Warning,
-                &line.source,
-                all,
-                "the rule has no effect and is dropped".into(),
-                hint,
-            );
+            self.say(Severity::Warning, source, 0..source.text.len(), message, hint);
             return None;
         }
         Some(line)
     }
 
     /// GOTO and LABEL; None drops the line.
-    fn jump(&mut self, line: &mut ParsedLine, token: &RawToken) -> Option<()> {
-        let key = &token.key;
+    fn jump<'l>(&mut self, line: &mut ParsedLine<'l>, token: RawToken<'l>) -> Option<()> {
+        let source = line.source;
         if token.attr.is_some() {
-            self.refuse_attr(&line.source, token);
+            self.refuse_attr(source, &token);
             return None;
         }
         if token.op != Op::Assign || token.ignore_case {
-            self.refuse_op(&line.source, token, "=");
+            self.refuse_op(source, &token, "=");
             return None;
         }
-        if key == "GOTO" {
+        if token.key == "GOTO" {
             if line.goto.is_some() {
                 let message = "a second GOTO is ignored".to_string();
-                self.say(Severity::Warning, &line.source, token.span.clone(), message, "");
+                self.say(Severity::Warning, source, token.span, message, "");
             } else {
-                line.goto = Some((token.value.clone(), token.span.clone()));
+                line.goto = Some((token.value, token.span));
             }
         } else {
             if line.label.is_some() {
                 let message = "a second LABEL replaces the first".to_string();
-                self.say(Severity::Warning, &line.source, token.span.clone(), message, "");
+                self.say(Severity::Warning, source, token.span, message, "");
             }
-            line.label = Some(token.value.clone());
+            line.label = Some(token.value);
         }
         Some(())
     }
 
-    /// For each line the index of the line its GOTO leads to. A GOTO without target is removed; a line
-    /// that was nothing else stays as a label or does nothing.
-    fn resolve_gotos(&mut self, lines: &[ParsedLine]) -> Vec<Option<u32>> {
-        let mut next_of_label: std::collections::HashMap<&BString, u32> = Default::default();
-        let mut targets = vec![None; lines.len()];
-        for (n, line) in lines.iter().enumerate().rev() {
+    /// The lines, each with the index of the line its GOTO leads to. A GOTO without target is removed,
+    /// and with it a line that was nothing else (rules.md 1.7).
+    fn resolve_gotos<'l>(&mut self, lines: Vec<ParsedLine<'l>>) -> Vec<(ParsedLine<'l>, Option<u32>)> {
+        // From the last line to the first, so that a label is known before the jumps to it.
+        let mut kept: Vec<(ParsedLine, Option<u32>)> = Vec::with_capacity(lines.len());
+        let mut place_of_label: HashMap<Cow<BStr>, u32> = HashMap::new();
+        for line in lines.into_iter().rev() {
+            let mut target = None;
             if let Some((label, span)) = &line.goto {
-                targets[n] = next_of_label.get(label).copied();
-                if targets[n].is_none() {
-                    let message = format!("GOTO={label:?} has no matching label further down and is ignored");
+                target = place_of_label.get(label).copied();
+                if target.is_none() {
+                    let dropped = if line.acts() { "is ignored" } else { "is dropped, and the rule with it" };
+                    let message = format!("GOTO={label:?} has no matching label further down and {dropped}");
                     let hint = "jumps lead forward, within one file";
-                    self.say(Severity::Error, &line.source, span.clone(), message, hint);
+                    self.say(Severity::Error, line.source, span.clone(), message, hint);
+                    if !line.acts() {
+                        continue;
+                    }
                 }
             }
             if let Some(label) = &line.label {
-                next_of_label.insert(label, n as u32);
+                place_of_label.insert(label.clone(), kept.len() as u32);
             }
+            kept.push((line, target));
         }
-        targets
+        let count = kept.len() as u32;
+        kept.reverse();
+        kept.iter_mut().for_each(|(_, target)| *target = target.map(|place| count - 1 - place));
+        kept
     }
 
     fn refuse_attr(&mut self, line: &LogicalLine, token: &RawToken) -> Refused {
@@ -407,8 +416,8 @@ impl FileCompiler<'_> {
     }
 
     /// The name in braces, which must be there and not be empty.
-    fn attr<'t>(&mut self, line: &LogicalLine, token: &'t RawToken) -> Result<&'t BString, Refused> {
-        match token.attr.as_ref().filter(|a| !a.is_empty()) {
+    fn attr<'t>(&mut self, line: &LogicalLine, token: &RawToken<'t>) -> Result<&'t BStr, Refused> {
+        match token.attr.filter(|a| !a.is_empty()) {
             Some(attr) => Ok(attr),
             None => {
                 let message = format!("{} needs a name in braces", token.key);
@@ -486,7 +495,7 @@ impl FileCompiler<'_> {
     /// A simple match with its `?*` flip.
     fn compare(&mut self, line: &LogicalLine, token: &RawToken) -> Result<(bool, Pattern), Refused> {
         let negate = self.negate(line, token, Operators::Match)?;
-        Ok(match token.value.as_slice() {
+        Ok(match token.value.as_bytes() {
             // Blanks of an attribute are cut as for any other text (rules.md 3.2).
             b"?*" => (!negate, Pattern { trims_attribute: true, ..Pattern::compile(b"", token.ignore_case) }),
             value => (negate, Pattern::compile(value, token.ignore_case)),
@@ -527,7 +536,7 @@ impl FileCompiler<'_> {
             return Ok(named);
         }
         if !name.contains(&b'%') && !name.contains(&b'$') {
-            return Ok(AttrName::Literal(name.clone()));
+            return Ok(AttrName::Literal(name.to_owned()));
         }
         let (template, error) = Template::parse(name);
         if let Some(error) = error {
@@ -538,7 +547,7 @@ impl FileCompiler<'_> {
 
     fn token(&mut self, line: &LogicalLine, token: &RawToken) -> TokenResult {
         let compares = token.op.is_match();
-        match token.key.as_slice() {
+        match token.key.as_bytes() {
             b"ACTION" => self.simple_match(line, token, kind::ACTION, MatchKey::Action),
             b"DEVPATH" => self.simple_match(line, token, kind::DEVPATH, MatchKey::Devpath),
             b"KERNEL" => self.simple_match(line, token, kind::KERNEL, MatchKey::Kernel),
@@ -552,7 +561,7 @@ impl FileCompiler<'_> {
             b"TAG" if compares => self.simple_match(line, token, kind::TAG_MATCH, MatchKey::Tag),
             b"TAG" => self.tag(line, token),
             b"ENV" if compares => {
-                let key = MatchKey::Env(Key::new(self.attr(line, token)?.clone()));
+                let key = MatchKey::Env(Key::new(self.attr(line, token)?.to_owned()));
                 self.match_on(line, token, kind::ENV_MATCH, key)
             }
             b"ENV" => self.env(line, token),
@@ -562,7 +571,7 @@ impl FileCompiler<'_> {
                 self.match_on(line, token, kind::ATTR_MATCH, key)
             }
             b"ATTR" => {
-                let target = self.attr(line, token)?.clone();
+                let target = self.attr(line, token)?.to_owned();
                 self.assignment(line, token, &[Op::Assign], &[Op::Add, Op::AssignFinal])?;
                 let value = self.template(line, token);
                 Ok((kind::ATTR, Piece::Token(Token::Attr { target, value })))
@@ -607,11 +616,11 @@ impl FileCompiler<'_> {
     }
 
     fn subsystem(&mut self, line: &LogicalLine, token: &RawToken) -> TokenResult {
-        if matches!(token.value.as_slice(), b"bus" | b"class") {
+        if matches!(token.value.as_bytes(), b"bus" | b"class") {
             let message = format!("{:?} is matched as \"subsystem\"", token.value);
             self.say(Severity::Warning, line, token.value_span.clone(), message, "write \"subsystem\"");
         }
-        let any_class = matches!(token.value.as_slice(), b"subsystem" | b"bus" | b"class");
+        let any_class = matches!(token.value.as_bytes(), b"subsystem" | b"bus" | b"class");
         self.simple_match(line, token, kind::SUBSYSTEM, MatchKey::Subsystem { any_class })
     }
 
@@ -633,7 +642,7 @@ impl FileCompiler<'_> {
     }
 
     fn constant(&mut self, line: &LogicalLine, token: &RawToken) -> TokenResult {
-        let constant = match self.attr(line, token)?.as_slice() {
+        let constant = match self.attr(line, token)?.as_bytes() {
             b"arch" => Constant::Arch,
             b"virt" => Constant::Virt,
             b"cvm" => Constant::Cvm,
@@ -659,7 +668,7 @@ impl FileCompiler<'_> {
     }
 
     fn test(&mut self, line: &LogicalLine, token: &RawToken) -> TokenResult {
-        let mask = match token.attr.as_ref().filter(|a| !a.is_empty()) {
+        let mask = match token.attr.filter(|a| !a.is_empty()) {
             None => None,
             Some(text) => match parse_mode(text) {
                 Some(mask) => Some(mask),
@@ -691,9 +700,9 @@ impl FileCompiler<'_> {
     }
 
     fn import(&mut self, line: &LogicalLine, token: &RawToken) -> TokenResult {
-        let source = self.attr(line, token)?.clone();
+        let source = self.attr(line, token)?;
         let negate = self.run_match(line, token)?;
-        let piece = match source.as_slice() {
+        let piece = match source.as_bytes() {
             b"file" => {
                 let path = self.template_not_empty(line, token);
                 (kind::IMPORT_FILE, Token::ImportFile { negate, path })
@@ -742,7 +751,7 @@ impl FileCompiler<'_> {
             let message = format!("{} has an empty value", token.key);
             self.say(Severity::Error, line, token.span.clone(), message, "");
         }
-        token.value.clone()
+        token.value.clone().into_owned()
     }
 
     fn builtin(&mut self, line: &LogicalLine, token: &RawToken) -> Result<BuiltinName, Refused> {
@@ -767,7 +776,7 @@ impl FileCompiler<'_> {
     fn name(&mut self, line: &LogicalLine, token: &RawToken) -> TokenResult {
         self.no_attr(line, token)?;
         let op = self.assignment(line, token, &[Op::Assign, Op::AssignFinal], &[Op::Add])?;
-        if matches!(token.value.as_slice(), b"" | b"%k") {
+        if matches!(token.value.as_bytes(), b"" | b"%k") {
             let message = format!("NAME={:?} is the name that the interface has", token.value);
             return Err(self.refuse(line, token, message, "remove the assignment"));
         }
@@ -783,9 +792,9 @@ impl FileCompiler<'_> {
     }
 
     fn env(&mut self, line: &LogicalLine, token: &RawToken) -> TokenResult {
-        let name = self.attr(line, token)?.clone();
+        let name = self.attr(line, token)?;
         let op = self.assignment(line, token, &[Op::Assign, Op::Add], &[Op::AssignFinal])?;
-        if is_protected(&name) {
+        if is_protected(name) {
             let message = format!("{name} is set by the kernel or by udev itself and cannot be assigned");
             return Err(self.refuse(line, token, message, "use a name of your own"));
         }
@@ -793,7 +802,7 @@ impl FileCompiler<'_> {
             let message = "a property name has letters, digits, `_` and `.` only".to_owned();
             return Err(self.ignore(Severity::Warning, line, token, message));
         }
-        let key = Key::new(name);
+        let key = Key::new(name.to_owned());
         let token = match (op, token.value.is_empty()) {
             (Op::Assign, true) => Token::Unset { key },
             _ => Token::Env { key, append: op == Op::Add, value: self.template(line, token) },
@@ -805,7 +814,7 @@ impl FileCompiler<'_> {
         self.no_attr(line, token)?;
         let op = self.assignment(line, token, &[Op::Assign, Op::Add, Op::AssignFinal], &[])?;
         let last = op == Op::AssignFinal;
-        let value = token.value.as_slice();
+        let value = token.value.as_bytes();
         let (kind, option) = match value {
             b"dump" => (kind::DUMP, OptionToken::Dump { json: false }),
             b"dump-json" => (kind::DUMP, OptionToken::Dump { json: true }),
@@ -820,7 +829,7 @@ impl FileCompiler<'_> {
     }
 
     fn option_with_value(&mut self, line: &LogicalLine, token: &RawToken) -> TokenResult {
-        let value = token.value.as_slice();
+        let value = token.value.as_bytes();
         if let Some(name) = value.strip_prefix(b"static_node=") {
             return Ok((kind::STATIC_NODE, Piece::StaticNode(name.into())));
         }
@@ -873,7 +882,7 @@ impl FileCompiler<'_> {
             }
             ResolveNames::Early if !deferred => {
                 let accounts = self.options.accounts;
-                let known = match (owner, token.value.as_slice()) {
+                let known = match (owner, token.value.as_bytes()) {
                     (_, b"root") => Some(0),
                     (_, b"nobody") | (false, b"nogroup") => Some(NOBODY),
                     (true, name) => accounts.user(name),
@@ -921,14 +930,14 @@ impl FileCompiler<'_> {
     }
 
     fn seclabel(&mut self, line: &LogicalLine, token: &RawToken) -> TokenResult {
-        let module = self.attr(line, token)?.clone();
+        let module = self.attr(line, token)?.to_owned();
         let op = self.assignment(line, token, &[Op::Assign, Op::Add], &[Op::AssignFinal])?;
         let label = self.template_not_empty(line, token);
         Ok((kind::SECLABEL, Piece::Token(Token::SecLabel { module, op: list_op(op), label })))
     }
 
     fn run(&mut self, line: &LogicalLine, token: &RawToken) -> TokenResult {
-        let builtin = match token.attr.as_ref().map(|a| a.as_slice()) {
+        let builtin = match token.attr.map(|a| a.as_bytes()) {
             None | Some(b"program") => None,
             Some(b"builtin") => Some(self.builtin(line, token)),
             Some(other) => {
@@ -1139,6 +1148,40 @@ mod tests {
                 && matches!(parents[1].subject, ParentKey::Attr(_))
         );
         assert!(matches!(all.rules.lines[0].tokens[7], Token::Run { command: RunCommand::Builtin(..), .. }));
+    }
+
+    #[test]
+    fn parents_are_asked_for_attributes_last() {
+        let all = compiled(
+            "ATTRS{b}==\"1\", TAGS==\"t\", ATTRS{a}==\"2\", DRIVERS==\"d\", SUBSYSTEMS==\"s\", KERNELS==\"k\", SUBSYSTEMS==\"r\", RUN+=\"/x\"",
+        );
+        let Token::Parents(parents) = &all.rules.lines[0].tokens[0] else { panic!() };
+        let order: Vec<String> =
+            parents.iter().map(|p| format!("{:?} {}", p.subject, p.pattern.as_literal().unwrap())).collect();
+        assert_eq!(
+            order,
+            [
+                "Kernel k",
+                "Subsystem s",
+                "Subsystem r",
+                "Driver d",
+                "Tag t",
+                "Attr(Literal(\"b\")) 1",
+                "Attr(Literal(\"a\")) 2"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_line_that_only_jumped_nowhere_is_dropped_and_jumps_across_it_still_arrive() {
+        let all = compiled(
+            "GOTO=\"x\"\nKERNEL==\"k\", GOTO=\"nowhere\"\nLABEL=\"y\", GOTO=\"nowhere\"\nLABEL=\"x\"\n",
+        );
+        let lines: Vec<_> = all.rules.lines.iter().map(|l| (l.number, l.goto)).collect();
+        assert_eq!(lines, [(1, Some(2)), (3, None), (4, None)]);
+        let said: Vec<_> = all.diagnostics.iter().map(|d| (d.line, d.severity)).collect();
+        assert_eq!(said, [(2, Severity::Error), (3, Severity::Error)]);
+        assert!(all.diagnostics[0].message.ends_with("and the rule with it"));
     }
 
     #[test]

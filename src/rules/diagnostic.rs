@@ -28,7 +28,9 @@ impl fmt::Display for Severity {
 pub struct Diagnostic {
     pub severity: Severity,
     pub file: BString,
-    /// First physical line of the rule, from 1, as in other tools.
+    /// First physical line of the rule, from 1: other tools name it, and it puts diagnostics in order.
+    pub rule: u32,
+    /// The physical line that is meant, from 1; in a continued rule it may be a later one than `rule`.
     pub line: u32,
     /// Byte in `text`, from 1.
     pub column: u32,
@@ -37,7 +39,7 @@ pub struct Diagnostic {
     pub message: String,
     /// What to do instead; may be empty.
     pub hint: String,
-    /// The physical line that is meant; in a continued rule it may be a later one than `line`.
+    /// The line `line`.
     pub text: BString,
 }
 
@@ -45,9 +47,13 @@ pub struct Diagnostic {
 const MAX_SHOWN: usize = 160;
 
 impl fmt::Display for Diagnostic {
-    /// `file:line:column: severity: message`, then the source line with carets below, then the hint.
+    /// `file:line:column: severity: message`, where a continued rule begins if that is another line, then
+    /// the source line with carets below, then the hint.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}: {}: {}", self.file, self.line, self.column, self.severity, self.message)?;
+        if self.rule != self.line {
+            write!(f, " (in the rule that begins at line {})", self.rule)?;
+        }
         if !self.text.is_empty() {
             let (shown, column) = self.window();
             let width = (self.width as usize).clamp(1, shown.chars().count().saturating_sub(column).max(1));
@@ -87,6 +93,7 @@ mod tests {
         let diagnostic = Diagnostic {
             severity: Severity::Error,
             file: "a.rules".into(),
+            rule: 3,
             line: 3,
             column: 5,
             width: 4,
@@ -96,6 +103,9 @@ mod tests {
         };
         let expected = "a.rules:3:5: error: unknown key KERN\n        KERN==\"x\"\n        ^^^^\n    hint: did you mean KERNEL?";
         assert_eq!(diagnostic.to_string(), expected);
+        let continued = Diagnostic { rule: 1, ..diagnostic.clone() };
+        let first = "a.rules:3:5: error: unknown key KERN (in the rule that begins at line 1)";
+        assert_eq!(continued.to_string().lines().next(), Some(first));
         let far = Diagnostic { column: 900, text: "x".repeat(1000).into(), ..diagnostic.clone() };
         assert!(far.to_string().lines().all(|l| l.len() < 200));
         let odd = Diagnostic { column: 99, text: b"\xff\xfe\x00".into(), ..diagnostic };

@@ -1,9 +1,11 @@
 //! Bytes of a rules file to logical lines, and a logical line to tokens (rules.md 1.3 to 1.5).
 //!
 //! Bytes are opaque: no encoding, no locale. Nothing here knows what a key means. Every token keeps
-//! the place of its parts, so that whoever finds fault with it can point.
+//! the place of its parts, so that whoever finds fault with it can point. Lines and tokens borrow from the
+//! file wherever a rule is written on one line and a value without escapes.
 
 use bstr::{BStr, BString, ByteSlice};
+use std::borrow::Cow;
 use std::ops::Range;
 
 /// A physical line of this length or more drops the whole file; so many bytes of a logical line or more
@@ -23,11 +25,12 @@ pub enum LineError {
 
 /// A rule after continuations were joined.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogicalLine {
+pub struct LogicalLine<'c> {
     /// First physical line, from 1.
     pub number: u32,
-    pub text: BString,
-    pieces: Vec<Piece>,
+    pub text: Cow<'c, BStr>,
+    first: Piece,
+    more: Vec<Piece>,
 }
 
 /// A physical line's share of a logical one.
@@ -52,18 +55,17 @@ pub struct Place {
     pub raw: Range<usize>,
 }
 
-impl LogicalLine {
+impl LogicalLine<'_> {
     /// Where this offset of the joined text stands in the file.
     pub fn place(&self, offset: usize) -> Place {
-        let after = self.pieces.partition_point(|p| p.at <= offset);
-        let piece = &self.pieces[after.saturating_sub(1).min(self.pieces.len() - 1)];
+        let piece = self.more.iter().rev().find(|p| p.at <= offset).unwrap_or(&self.first);
         let column = offset.saturating_sub(piece.at) + piece.indent + 1;
         Place { line: piece.line, column: column as u32, raw: piece.raw.clone() }
     }
 }
 
 /// All logical lines of a file that hold something.
-pub fn logical_lines(content: &[u8]) -> (Vec<LogicalLine>, Vec<LineError>) {
+pub fn logical_lines(content: &[u8]) -> (Vec<LogicalLine<'_>>, Vec<LineError>) {
     let mut joiner = Joiner::default();
     for (n, raw) in physical_lines(content).enumerate() {
         let line = n as u32 + 1;
@@ -105,15 +107,15 @@ fn physical_lines(content: &[u8]) -> impl Iterator<Item = Range<usize>> {
 }
 
 #[derive(Default)]
-struct Joiner {
-    lines: Vec<LogicalLine>,
+struct Joiner<'c> {
+    lines: Vec<LogicalLine<'c>>,
     errors: Vec<LineError>,
-    open: Option<LogicalLine>,
+    open: Option<LogicalLine<'c>>,
     too_long: bool,
 }
 
-impl Joiner {
-    fn add(&mut self, content: &[u8], line: u32, raw: Range<usize>) {
+impl<'c> Joiner<'c> {
+    fn add(&mut self, content: &'c [u8], line: u32, raw: Range<usize>) {
         let text = &content[raw.clone()];
         let indent = text.iter().take_while(|b| matches!(b, b' ' | b'\t' | b'\r' | b'\n')).count();
         let text = &text[indent..];
@@ -127,15 +129,19 @@ impl Joiner {
             Some(front) => (front, true),
             None => (text, false),
         };
-        let open = self.open.get_or_insert_with(|| LogicalLine {
-            number: line,
-            text: BString::default(),
-            pieces: Vec::new(),
-        });
-        open.pieces.push(Piece { at: open.text.len(), line, raw, indent });
-        self.too_long |= open.text.len() + text.len() >= MAX_LINE;
-        if !self.too_long {
-            open.text.extend_from_slice(text);
+        let piece = |at| Piece { at, line, raw, indent };
+        match &mut self.open {
+            None => {
+                let text = Cow::Borrowed(text.as_bstr());
+                self.open = Some(LogicalLine { number: line, text, first: piece(0), more: Vec::new() });
+            }
+            Some(open) => {
+                open.more.push(piece(open.text.len()));
+                self.too_long |= open.text.len() + text.len() >= MAX_LINE;
+                if !self.too_long {
+                    open.text.to_mut().extend_from_slice(text);
+                }
+            }
         }
         if !goes_on {
             self.close();
@@ -151,7 +157,7 @@ impl Joiner {
         }
     }
 
-    fn end(mut self) -> (Vec<LogicalLine>, Vec<LineError>) {
+    fn end(mut self) -> (Vec<LogicalLine<'c>>, Vec<LineError>) {
         if let Some(line) = self.open.take() {
             self.errors.push(LineError::EndsInContinuation { line: line.number });
         }
@@ -197,17 +203,15 @@ impl Op {
 
 /// A token as it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RawToken {
-    pub key: BString,
+pub struct RawToken<'t> {
+    pub key: &'t BStr,
     /// Between the braces, which may hold nothing.
-    pub attr: Option<BString>,
+    pub attr: Option<&'t BStr>,
     pub op: Op,
     /// Without quotes, escapes decoded.
-    pub value: BString,
+    pub value: Cow<'t, BStr>,
     /// i"...".
     pub ignore_case: bool,
-    /// e"...".
-    pub escaped: bool,
     /// The whole token, the key, the operator, and the value between its quotes, in the joined text.
     pub span: Range<usize>,
     pub key_span: Range<usize>,
@@ -238,7 +242,7 @@ fn is_blank(byte: u8) -> bool {
 }
 
 /// All tokens of a line, or the first fault. `found` keeps those before the fault.
-pub fn tokens(text: &BStr, found: &mut Vec<RawToken>) -> Result<(), TokenError> {
+pub fn tokens<'t>(text: &'t BStr, found: &mut Vec<RawToken<'t>>) -> Result<(), TokenError> {
     let mut at = 0;
     loop {
         at += text[at..].iter().take_while(|b| is_separator(**b)).count();
@@ -251,14 +255,14 @@ pub fn tokens(text: &BStr, found: &mut Vec<RawToken>) -> Result<(), TokenError> 
     }
 }
 
-fn token(text: &BStr, start: usize) -> Result<RawToken, TokenError> {
+fn token(text: &BStr, start: usize) -> Result<RawToken<'_>, TokenError> {
     let key_end = key_end(text, start)?;
     let mut at = key_end;
     let attr = if text.get(at) == Some(&b'{') {
         let Some(len) = text[at + 1..].find_byte(b'}') else {
             return error(at, "the brace is not closed", "write KEY{name}");
         };
-        let attr = BString::from(&text[at + 1..at + 1 + len]);
+        let attr = &text[at + 1..at + 1 + len];
         at += len + 2;
         Some(attr)
     } else {
@@ -272,18 +276,17 @@ fn token(text: &BStr, start: usize) -> Result<RawToken, TokenError> {
     at = op_span.end;
     at += text[at..].iter().take_while(|b| is_blank(**b)).count();
     let (escaped, ignore_case, quote) = prefix(text, at)?;
-    let value = value(text, quote, escaped)?;
+    let (value, end) = value(text, quote, escaped)?;
     Ok(RawToken {
-        key: text[start..key_end].into(),
+        key: &text[start..key_end],
         attr,
         op,
-        value: value.text,
+        value,
         ignore_case,
-        escaped,
-        span: start..value.end + 1,
+        span: start..end + 1,
         key_span: start..key_end,
         op_span,
-        value_span: quote + 1..value.end,
+        value_span: quote + 1..end,
     })
 }
 
@@ -331,32 +334,27 @@ fn prefix(text: &BStr, start: usize) -> Result<(bool, bool, usize), TokenError> 
     error(start, "the value must stand in double quotes", "write KEY==\"value\"")
 }
 
-struct Value {
-    text: BString,
-    /// Place of the closing quote.
-    end: usize,
-}
-
-fn value(text: &BStr, quote: usize, escaped: bool) -> Result<Value, TokenError> {
-    let mut plain = BString::default();
-    let mut at = quote + 1;
-    while let Some(&byte) = text.get(at) {
-        match (byte, text.get(at + 1)) {
-            (b'"', _) => {
-                let text = if escaped { decode(&text[quote + 1..at], quote + 1)? } else { plain };
-                return Ok(Value { text, end: at });
-            }
-            (b'\\', Some(b'"')) => {
-                plain.push(b'"');
-                at += 2;
-            }
-            // In e"..." a backslash protects any byte.
-            (b'\\', Some(_)) if escaped => at += 2,
-            _ => {
-                plain.push(byte);
-                at += 1;
-            }
+/// Reads a value: (text, place of the closing quote).
+fn value(text: &BStr, quote: usize, escaped: bool) -> Result<(Cow<'_, BStr>, usize), TokenError> {
+    let start = quote + 1;
+    let mut at = start;
+    while let Some(n) = text[at..].find_byteset(b"\"\\") {
+        at += n;
+        if text[at] == b'"' {
+            let raw = &text[start..at];
+            let value = match raw.contains(&b'\\') {
+                false => Cow::Borrowed(raw),
+                true if escaped => Cow::Owned(decode(raw, start)?),
+                true => Cow::Owned(raw.replace(b"\\\"", b"\"").into()),
+            };
+            return Ok((value, at));
         }
+        // A backslash protects a quote; in e"..." any byte.
+        at += match text.get(at + 1) {
+            Some(b'"') => 2,
+            Some(_) if escaped => 2,
+            _ => 1,
+        };
     }
     error(
         quote,
@@ -425,7 +423,7 @@ mod tests {
         logical_lines(content.as_bytes()).0.iter().map(|l| l.text.to_string()).collect()
     }
 
-    fn lex(text: &str) -> Result<Vec<RawToken>, TokenError> {
+    fn lex(text: &str) -> Result<Vec<RawToken<'_>>, TokenError> {
         let mut found = Vec::new();
         tokens(text.into(), &mut found).map(|()| found)
     }
@@ -433,7 +431,8 @@ mod tests {
     #[test]
     fn each_terminator_is_one_end_of_line() {
         for end in ["\n", "\r", "\0", "\n\0", "\r\0", "\r\n", "\n\r", "\r\n\0", "\n\r\0"] {
-            let (lines, _) = logical_lines(format!("a{end}b").as_bytes());
+            let content = format!("a{end}b");
+            let (lines, _) = logical_lines(content.as_bytes());
             assert_eq!(lines.iter().map(|l| l.number).collect::<Vec<_>>(), [1, 2], "{end:?}");
         }
         for (text, number) in [("a\n\nb", 3), ("a\r\rb", 3), ("a\0\0b", 3), ("a\0\nb", 3)] {
@@ -461,14 +460,16 @@ mod tests {
     fn a_line_may_have_16383_bytes() {
         let line = |len: usize| "#".repeat(len);
         assert_eq!(texts(&format!("a\n{}\nb", line(16383))), ["a", "b"]);
-        let (lines, errors) = logical_lines(format!("a\n{}\nb", line(16384)).as_bytes());
+        let content = format!("a\n{}\nb", line(16384));
+        let (lines, errors) = logical_lines(content.as_bytes());
         assert_eq!((lines.len(), errors), (0, vec![LineError::PhysicalTooLong { line: 2 }]));
         let piece = "x".repeat(8000);
         let joined = |last: usize| format!("{piece}\\\n{piece}\\\n{}\nb", "y".repeat(last));
         assert_eq!(texts(&joined(383))[0].len(), 16383);
-        let (lines, errors) = logical_lines(joined(384).as_bytes());
+        let content = joined(384);
+        let (lines, errors) = logical_lines(content.as_bytes());
         assert_eq!(errors, [LineError::LogicalTooLong { line: 1 }]);
-        assert_eq!(lines[0].text, "b");
+        assert_eq!(*lines[0].text, "b");
     }
 
     #[test]
@@ -485,8 +486,8 @@ mod tests {
             );
         }
         let found = lex("ATTR{test:colon+plus!=x}!=\"v\" C{}+=\"\" D-=\"1\" E:=\"2\"").unwrap();
-        assert_eq!(found[0].attr.as_ref().unwrap(), "test:colon+plus!=x");
-        assert_eq!(found[1].attr.as_ref().unwrap(), "");
+        assert_eq!(found[0].attr.unwrap(), "test:colon+plus!=x");
+        assert_eq!(found[1].attr.unwrap(), "");
         assert_eq!(
             found.iter().map(|t| t.op).collect::<Vec<_>>(),
             [Op::NoMatch, Op::Add, Op::Remove, Op::AssignFinal]

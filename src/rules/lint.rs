@@ -5,20 +5,22 @@ use super::compile::SourceFile;
 use super::diagnostic::{Diagnostic, Severity};
 use super::glob::{self, Glob};
 use super::lex::{self, LogicalLine, Op, RawToken};
-use bstr::{BString, ByteSlice};
+use bstr::{BStr, BString, ByteSlice};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 /// What is odd in a file; lines that cannot be read are left to the compiler.
 pub fn file(file: &SourceFile) -> Vec<Diagnostic> {
     let mut found = Vec::new();
-    let mut wanted_labels: Vec<BString> = Vec::new();
-    for source in lex::logical_lines(&file.content).0 {
+    let lines = lex::logical_lines(&file.content).0;
+    let mut wanted_labels: Vec<Cow<BStr>> = Vec::new();
+    for source in &lines {
         let mut tokens = Vec::new();
-        if lex::tokens(source.text.as_bstr(), &mut tokens).is_err() {
+        if lex::tokens(&source.text, &mut tokens).is_err() {
             continue;
         }
-        let mut say = |severity, at, message| found.push(diagnostic(file, &source, severity, at, message));
+        let mut say = |severity, span, message| found.push(diagnostic(file, source, severity, span, message));
         line(&source.text, &tokens, &mut say);
         let assigned = |key: &'static str| tokens.iter().filter(move |t| t.key == key && t.op == Op::Assign);
         // A jump never leads to its own line, so the label comes first.
@@ -27,7 +29,7 @@ pub fn file(file: &SourceFile) -> Vec<Diagnostic> {
             wanted_labels.retain(|wanted| *wanted != label.value);
             if wanted_labels.len() == before {
                 let message = format!("LABEL=\"{}\" is not used", label.value);
-                say(Severity::Style, label.span.start, message);
+                say(Severity::Style, label.span.clone(), message);
             }
         }
         wanted_labels.extend(assigned("GOTO").next().map(|goto| goto.value.clone()));
@@ -39,34 +41,37 @@ fn diagnostic(
     file: &SourceFile,
     line: &LogicalLine,
     severity: Severity,
-    at: usize,
+    span: Range<usize>,
     message: String,
 ) -> Diagnostic {
-    let place = line.place(at);
+    let place = line.place(span.start);
     Diagnostic {
         severity,
         file: file.path.clone(),
-        line: line.number,
+        rule: line.number,
+        line: place.line,
         column: place.column,
-        width: 1,
+        width: span.len() as u32,
         message,
         hint: String::new(),
         text: file.content.get(place.raw).unwrap_or_default().into(),
     }
 }
 
-/// Looks at one line and its tokens; says what it finds by `report(severity, offset, message)`.
-fn line(text: &[u8], expressions: &[RawToken], mut report: impl FnMut(Severity, usize, String)) {
-    style(text, expressions, |at, message| report(Severity::Style, at, message.to_owned()));
+/// Looks at one line and its tokens; says what it finds by `report(severity, place, message)`.
+fn line(text: &[u8], expressions: &[RawToken], mut report: impl FnMut(Severity, Range<usize>, String)) {
+    style(text, expressions, |at, message| report(Severity::Style, at..at + 1, message.to_owned()));
     let facts: Vec<Fact> = expressions.iter().map(Fact::of).collect();
     for (i, late) in facts.iter().enumerate() {
         let Some(verdict) = facts[..i].iter().find_map(|early| late.judge(early)) else { continue };
         let key = late.name();
         match verdict {
-            Verdict::Repeated => report(Severity::Warning, late.at, format!("{key} is repeated")),
-            Verdict::Contradictory => {
-                report(Severity::Error, late.at, format!("this {key} and an earlier one cannot both hold"))
-            }
+            Verdict::Repeated => report(Severity::Warning, late.span.clone(), format!("{key} is repeated")),
+            Verdict::Contradictory => report(
+                Severity::Error,
+                late.span.clone(),
+                format!("this {key} and an earlier one cannot both hold"),
+            ),
         }
     }
     let result = expressions.iter().find(|e| e.key == "RESULT");
@@ -75,7 +80,7 @@ fn line(text: &[u8], expressions: &[RawToken], mut report: impl FnMut(Severity, 
         && result.span.start < program.span.start
     {
         let message = "RESULT is written before PROGRAM, but compared after it ran";
-        report(Severity::Warning, result.span.start, message.to_owned());
+        report(Severity::Warning, result.span.clone(), message.to_owned());
     }
 }
 
@@ -109,7 +114,7 @@ fn gap_style(gap: &[u8], at: usize, report: &mut impl FnMut(usize, &str)) {
                 report(at, "a blank in front of a comma");
             }
             if gap.last() == Some(&b',') {
-                report(at + gap.len(), "no blank behind a comma");
+                report(at + gap.len() - 1, "no blank behind a comma");
             }
         }
         _ => report(at, "several commas between tokens"),
@@ -124,7 +129,7 @@ struct Fact<'e> {
     /// Alternatives as a set; one element for values that have none.
     values: BTreeSet<Cow<'e, [u8]>>,
     ignore_case: bool,
-    at: usize,
+    span: Range<usize>,
 }
 
 enum Verdict {
@@ -135,10 +140,10 @@ enum Verdict {
 impl<'e> Fact<'e> {
     fn of(e: &'e RawToken) -> Fact<'e> {
         let has_alternatives =
-            e.op.is_match() && !matches!(e.key.as_slice(), b"TEST" | b"PROGRAM" | b"IMPORT");
+            e.op.is_match() && !matches!(e.key.as_bytes(), b"TEST" | b"PROGRAM" | b"IMPORT");
         let text: &[u8] = &e.value;
         // Trailing blanks of attributes are cut or not as the value says: too fine for this check.
-        let text = if matches!(e.key.as_slice(), b"ATTR" | b"ATTRS") {
+        let text = if matches!(e.key.as_bytes(), b"ATTR" | b"ATTRS") {
             text.trim_end_with(|c| c == ' ' || c == '\t')
         } else {
             text
@@ -153,12 +158,12 @@ impl<'e> Fact<'e> {
             (Cow::Owned(text), true) => text.split(|&b| b == b'|').map(|a| Cow::Owned(a.to_vec())).collect(),
         };
         let mut fact = Fact {
-            key: &e.key,
-            attr: e.attr.as_ref().map_or(&[], |a| a.as_slice()),
+            key: e.key,
+            attr: e.attr.map_or(&[], |a| a.as_bytes()),
             op: e.op,
             values,
             ignore_case: e.ignore_case,
-            at: e.span.start,
+            span: e.span.clone(),
         };
         fact.normalise(has_alternatives, text);
         fact

@@ -221,12 +221,12 @@ fn jumps_lead_to_the_next_line_below_with_that_label() {
         targets(&format!("GOTO=\"a\"\nKERNEL==\"x\"\nLABEL=\"a\", FOO=\"x\"\nLABEL=\"a\"\n{run}")),
         [Some(1), None, None]
     );
-    // Missing and upward ones: the rest of the line stays, a mere label too.
+    // Missing and upward ones: the rest of the line stays, a mere label too; a mere jump goes.
     let compiled =
         early("LABEL=\"up\"\nRUN+=\"r\", GOTO=\"up\"\nLABEL=\"b\", GOTO=\"no\"\nKERNEL==\"x\", GOTO=\"no\"");
     assert_eq!(
         compiled.rules.lines.iter().map(|l| (l.number, l.goto)).collect::<Vec<_>>(),
-        [(1, None), (2, None), (3, None), (4, None)]
+        [(1, None), (2, None), (3, None)]
     );
     assert!(compiled.rules.lines.iter().all(|l| !l.class.goto));
     assert_eq!(severities(&compiled), [Error, Error, Error]);
@@ -435,11 +435,13 @@ fn static_nodes_take_what_their_line_says_wherever_it_stands() {
 }
 
 #[test]
-fn diagnostics_name_the_first_line_of_a_rule_and_show_the_place() {
+fn diagnostics_show_the_place_and_name_the_first_line_of_its_rule() {
     let compiled = early("# c\nKERNEL==\"x\", \\\n  # c\n  KERNL==\"y\"\nRUN+=\"z\"\n");
     assert_eq!(compiled.rules.lines.len(), 1);
     let found = &compiled.diagnostics[0];
-    assert_eq!((found.line, found.column, found.text.as_slice()), (2, 3, &b"  KERNL==\"y\""[..]));
+    assert_eq!((found.rule, found.line, found.column), (2, 4, 3));
+    assert_eq!(found.text, "  KERNL==\"y\"");
+    assert!(found.to_string().contains(":4:3: error: ") && found.to_string().contains("at line 2)"));
     assert!(found.hint.contains("KERNEL"));
 }
 
