@@ -38,15 +38,25 @@ impl Pattern {
     /// otherwise all are compared byte for byte.
     pub fn compile(value: &[u8], ignore_case: bool) -> Pattern {
         let are_globs = glob::is_glob(value);
-        let stored = || value.split(|&b| b == b'|').filter(|a| !a.is_empty());
-        Pattern {
-            matches_empty: value.split(|&b| b == b'|').any(|a| a.is_empty()),
-            alternatives: stored().map(|a| Alternative::new(a, are_globs, ignore_case)).collect(),
+        let mut pattern = Pattern {
+            matches_empty: false,
+            // Nearly all values are one alternative, and patterns are what most of a program consists of.
+            alternatives: Vec::with_capacity(1 + value.iter().filter(|&&b| b == b'|').count()),
             ignore_case,
-            trims_attribute: stored()
-                .next()
-                .is_some_and(|a| !matches!(a.last(), Some(b' ' | b'\t' | b'\n' | b'\r'))),
+            trims_attribute: false,
+        };
+        for text in value.split(|&b| b == b'|') {
+            match text.last() {
+                None => pattern.matches_empty = true,
+                Some(last) => {
+                    if pattern.alternatives.is_empty() {
+                        pattern.trims_attribute = !matches!(last, b' ' | b'\t' | b'\n' | b'\r');
+                    }
+                    pattern.alternatives.push(Alternative::new(text, are_globs, ignore_case));
+                }
+            }
         }
+        pattern
     }
 
     /// Whether the subject is matched by one of the alternatives.
