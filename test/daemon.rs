@@ -431,7 +431,8 @@ fn events_of_a_file_are_handled_and_then_it_ends() {
         assert_eq!(trace.matches("\"uevent\"").count(), 2);
         assert!(trace.contains("\"done\""), "{trace}");
         let accounts = mudev::world::accounts::Accounts::new(&mudev::world::Roots::default());
-        let outputs = replay(trace.as_bytes(), &|files| compile(files, &accounts.at_once())).expect("it is whole");
+        let outputs =
+            replay(trace.as_bytes(), &|files| compile(files, &accounts.at_once())).expect("it is whole");
         assert!(outputs.iter().any(|o| o.contains("Announce") && o.contains("SAID")), "{outputs:#?}");
         assert_eq!(outputs.iter().filter(|o| o.contains("Announce")).count(), 2, "{outputs:#?}");
     });
