@@ -124,7 +124,14 @@ impl Trial {
             Need::Program { command, capture } => {
                 let purpose = if capture { Purpose::Ask } else { Purpose::Run };
                 let budget = Budget::new(clock::monotonic(), self.settings.event_timeout);
-                let wanted = Wanted { job: JOB, purpose, command, env: event.full_properties(), budget };
+                let wanted = Wanted {
+                    job: JOB,
+                    purpose,
+                    event: event.title().to_string(),
+                    command,
+                    env: event.full_properties(),
+                    budget,
+                };
                 Fact::Exit(self.run_program(wanted)?)
             }
             Need::Helper(operation) => Fact::Helper(perform_dry(&operation)),

@@ -11,6 +11,7 @@ use crate::model::effect::{Done, Effect};
 use crate::model::{Action, Errno};
 use crate::rules::Ask;
 use crate::rules::outcome::RunItem;
+use std::io;
 
 impl Shell {
     /// A question of a job's rules; the answer goes to the replies, now or later.
@@ -32,7 +33,14 @@ impl Shell {
             }
             Effect::AddWatch { id, devnode } => match self.watches.add_watch(id, devnode.as_ref()) {
                 Ok(()) => Done::Ok,
-                Err(error) => Done::Failed(Errno::of(&error)),
+                Err(error) => {
+                    // A node that is gone by now needs no watch (rules.md 9.1 step 13).
+                    let event = self.engine.event(job).filter(|_| error.kind() != io::ErrorKind::NotFound);
+                    if let Some(event) = event {
+                        log::warn!("{}: cannot watch {devnode}: {error}", event.title());
+                    }
+                    Done::Failed(Errno::of(&error))
+                }
             },
             Effect::Announce { .. } => {
                 self.forget(job);

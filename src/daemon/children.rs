@@ -76,6 +76,8 @@ pub struct Finished {
 pub struct Wanted {
     pub job: JobId,
     pub purpose: Purpose,
+    /// Which event it is for: stands in front of every message.
+    pub event: String,
     /// Not split yet.
     pub command: BString,
     /// The whole environment, but for UDEV_DATABASE_VERSION.
@@ -100,7 +102,8 @@ struct Stream {
 struct Running {
     job: JobId,
     purpose: Purpose,
-    command: BString,
+    /// Event and command, for messages.
+    name: String,
     child: Child,
     /// Kept standard output goes to `output`, other output line by line to the log.
     capture: bool,
@@ -201,17 +204,17 @@ impl Children {
         while self.running.len() < self.max {
             let Some(wanted) = self.waiting.pop_front() else { return };
             if wanted.budget.deadline <= now {
-                log::warn!("Not starting '{}': the time of its event is used up", wanted.command);
+                log::warn!("{}: not starting '{}', its time is used up", wanted.event, wanted.command);
                 self.finished.push(wanted.not_started(true));
             } else if let Err(error) = self.start(sources, &wanted, now) {
-                log::warn!("Cannot execute '{}': {error}", wanted.command);
+                log::warn!("{}: cannot execute '{}': {error}", wanted.event, wanted.command);
                 self.finished.push(wanted.not_started(false));
             }
         }
     }
 
     fn start(&mut self, sources: &Sources, wanted: &Wanted, now: Now) -> io::Result<()> {
-        let Wanted { job, purpose, command, env, budget } = wanted;
+        let Wanted { job, purpose, event, command, env, budget } = wanted;
         let words = split_command(command);
         let path = self.path_of(words.first().map_or(&[], |w| w.as_slice()))?;
         let (mut argv, mut envp) = (ExecStrings::new(), ExecStrings::new());
@@ -230,7 +233,8 @@ impl Children {
             let stdio = [null, stdout, stderr];
             process::spawn(&Spawn { path: &path, argv: &argv, envp: &envp, stdio, new_group: true })?
         };
-        log::debug!("Started '{command}' as process {}", child.pid);
+        let name = format!("{event}: '{command}'");
+        log::debug!("{name} started as process {}", child.pid);
 
         let id = self.next_id;
         self.next_id += 1;
@@ -240,7 +244,7 @@ impl Children {
         let running = Running {
             job: *job,
             purpose: *purpose,
-            command: command.clone(),
+            name,
             child,
             capture,
             output: BString::default(),
@@ -289,7 +293,7 @@ impl Children {
             Ok(None) => return,
             Ok(Some(ended)) => child.ended = Some(ended),
             Err(error) => {
-                log::warn!("Cannot learn how '{}' ended: {error}", child.command);
+                log::warn!("{}: cannot learn how it ended: {error}", child.name);
                 child.ended = Some(Ended::Exited(1));
             }
         }
@@ -340,7 +344,7 @@ impl Children {
         for (&id, child) in &mut self.running {
             if !child.warned && child.budget.warn_at <= now {
                 child.warned = true;
-                log::warn!("'{}' (process {}) takes long", child.command, child.child.pid);
+                log::warn!("{} (process {}) takes long", child.name, child.child.pid);
             }
             match child.killed_at {
                 None if child.budget.deadline <= now => {
@@ -361,11 +365,7 @@ impl Children {
     fn give_up(&mut self, id: u64) {
         let Some(mut child) = self.running.remove(&id) else { return };
         if child.ended.is_none() {
-            log::error!(
-                "'{}' (process {}) does not end, going on without it",
-                child.command,
-                child.child.pid
-            );
+            log::error!("{} (process {}) does not end, going on without it", child.name, child.child.pid);
             child.kill(libc::SIGKILL);
         }
         self.finished.push(Finished {
@@ -464,7 +464,7 @@ impl Running {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Progress::Drained,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
-                    log::warn!("Cannot read the output of '{}': {error}", self.command);
+                    log::warn!("{}: cannot read its output: {error}", self.name);
                     return Progress::End;
                 }
             }
@@ -480,7 +480,7 @@ impl Running {
             self.discarded += bytes.len() - kept;
             if kept < bytes.len() && !self.truncated {
                 self.truncated = true;
-                log::warn!("'{}' says more than {MAX_OUTPUT} bytes, the rest is dropped", self.command);
+                log::warn!("{} says more than {MAX_OUTPUT} bytes, the rest is dropped", self.name);
             }
             return;
         }
@@ -499,18 +499,14 @@ impl Running {
             let line = std::mem::take(&mut stream.line);
             let line = line.trim_end_with(|c| c.is_ascii_whitespace());
             if !line.is_empty() {
-                log::debug!("'{}'({}) '{}'", self.command, stream.name, line.as_bstr());
+                log::debug!("{}({}) '{}'", self.name, stream.name, line.as_bstr());
             }
         }
     }
 
     /// The whole group; SIGCONT, so that a stopped program can follow any other signal than KILL.
     fn kill(&mut self, signal: i32) {
-        log::error!(
-            "'{}' (process {}) is past its time, sending signal {signal}",
-            self.command,
-            self.child.pid
-        );
+        log::error!("{} (process {}) is past its time, sending signal {signal}", self.name, self.child.pid);
         if self.ended.is_some() {
             // Only output is open: the group may be another's by now.
             self.streams = [None, None];
@@ -521,7 +517,7 @@ impl Running {
             sent = sent.and(process::kill_group(self.child.pid, libc::SIGCONT));
         }
         if let Err(error) = sent {
-            log::warn!("Cannot send a signal to '{}': {error}", self.command);
+            log::warn!("{}: cannot send it a signal: {error}", self.name);
         }
     }
 
@@ -531,13 +527,13 @@ impl Running {
             _ => log::Level::Warn,
         };
         match self.ended {
-            Some(Ended::Exited(0)) => log::debug!("'{}' succeeded", self.command),
+            Some(Ended::Exited(0)) => log::debug!("{} succeeded", self.name),
             Some(Ended::Exited(status)) => {
-                log::log!(level, "'{}' failed with exit status {status}", self.command)
+                log::log!(level, "{} failed with exit status {status}", self.name)
             }
             Some(Ended::Killed(signal)) => {
                 let name = crate::world::config::signal_name(signal).unwrap_or("?");
-                log::log!(level, "'{}' was ended by signal {signal} ({name})", self.command);
+                log::log!(level, "{} was ended by signal {signal} ({name})", self.name);
             }
             None => {}
         }
@@ -572,6 +568,7 @@ mod tests {
             let wanted = Wanted {
                 job: JobId(n as u64),
                 purpose: *purpose,
+                event: String::new(),
                 command: (*command).into(),
                 env: vec![("A".into(), "1".into())],
                 budget: Budget::new(start, timeout),
@@ -614,8 +611,14 @@ mod tests {
         let mut children = Children::new(null, "/bin".into(), libc::SIGKILL);
         let mut run = |command: &str, timeout| {
             let budget = Budget::new(monotonic(), timeout);
-            let wanted =
-                Wanted { job: JobId(1), purpose: Purpose::Ask, command: command.into(), env: vec![], budget };
+            let wanted = Wanted {
+                job: JobId(1),
+                purpose: Purpose::Ask,
+                event: String::new(),
+                command: command.into(),
+                env: vec![],
+                budget,
+            };
             let finished = run_to_end(&mut children, wanted).unwrap();
             (finished.exit.success, finished.exit.output.to_string(), finished.timed_out)
         };

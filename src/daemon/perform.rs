@@ -28,54 +28,54 @@ impl World {
         effect: &Effect,
         facts: &[Fact],
     ) -> Result<Done, Need> {
-        let device = &event.device.devpath;
+        let title = event.title();
         Ok(match effect {
-            Effect::LockDisk { device, devnode } => self.lock_disk(job, device, devnode),
+            Effect::LockDisk { device, devnode } => self.lock_disk(job, event, device, devnode),
             Effect::UnlockDisk => {
                 self.locks.remove(&job);
                 Done::Ok
             }
             Effect::SetReadOnly { devnode, devnum } => done(
-                format_args!("cannot set {devnode} read-only"),
+                format_args!("{title}: cannot set {devnode} read-only"),
                 nodes::set_read_only(&self.answers.roots, devnode, *devnum),
             ),
             Effect::ReadRecord { id } => match self.database.read_record(id) {
                 Ok(record) => Done::Record(record.map(Arc::new)),
-                Err(error) => failed(format_args!("{device}: cannot read the record {id}"), error),
+                Err(error) => failed(format_args!("{title}: cannot read the record {id}"), error),
             },
             Effect::WriteRecord { id, record, sticky, keep_empty } => {
                 let result = self.database.write_record(id, record, *sticky, *keep_empty);
                 self.database.remember(id, &event.properties);
-                self.written(format_args!("{device}: cannot write the record {id}"), result)
+                self.written(format_args!("{title}: cannot write the record {id}"), result)
             }
             Effect::RemoveRecord { id } => io_done(
-                format_args!("{device}: cannot remove the record {id}"),
+                format_args!("{title}: cannot remove the record {id}"),
                 self.database.remove_record(id),
             ),
             Effect::AddTags { id, tags } => {
                 let result = self.database.add_tags(id, tags);
-                self.written(format_args!("{device}: cannot write the tag index"), result)
+                self.written(format_args!("{title}: cannot write the tag index"), result)
             }
             Effect::RemoveTags { id, tags } => io_done(
-                format_args!("{device}: cannot clean the tag index"),
+                format_args!("{title}: cannot clean the tag index"),
                 self.database.remove_tags(id, tags),
             ),
             Effect::DropWatch { .. } | Effect::AddWatch { .. } => unreachable!("the loop owns the watches"),
             Effect::Rename { ifindex, from, to } => rename(links, *ifindex, from, to, facts)?,
             Effect::AddAltNames { ifindex, name, alt_names } => {
-                add_alt_names(links, *ifindex, name, alt_names, facts)?
+                add_alt_names(links, event, *ifindex, name, alt_names, facts)?
             }
             Effect::Node(change) => {
                 let devnode = &change.devnode;
                 done(
-                    format_args!("{device}: cannot set up {devnode}"),
+                    format_args!("{title}: cannot set up {devnode}"),
                     nodes::apply_node(&self.answers.roots, change),
                 )
             }
             Effect::Links { id, devnode, priority, release, claim } => {
                 // An error on one symlink does not keep the others.
                 for error in self.claims.apply(id, devnode, *priority, release, claim) {
-                    log::warn!("{device}: {error}");
+                    log::warn!("{title}: {error}");
                     self.folder_is_gone |= error.is_of_missing_folder();
                 }
                 Done::Ok
@@ -88,12 +88,12 @@ impl World {
                 match result {
                     Ok(()) => Done::Ok,
                     Err(error) => {
-                        log::error!("{device}: {error}");
+                        log::error!("{title}: {error}");
                         Done::Failed(error.errno())
                     }
                 }
             }
-            Effect::Announce { datagram } => self.announce(device, datagram),
+            Effect::Announce { datagram } => self.announce(event, datagram),
         })
     }
 
@@ -108,7 +108,7 @@ impl World {
         }
     }
 
-    fn lock_disk(&mut self, job: JobId, device: &BString, devnode: &BString) -> Done {
+    fn lock_disk(&mut self, job: JobId, event: &Event, device: &BString, devnode: &BString) -> Done {
         match nodes::lock_disk(&self.answers.roots, &self.answers.sysfs, device, devnode) {
             Ok(DiskLock::Held(lock)) => {
                 self.locks.insert(job, lock);
@@ -117,18 +117,18 @@ impl World {
             Ok(DiskLock::NotNeeded) => Done::Ok,
             Ok(DiskLock::Busy) => Done::Busy,
             Err(errno) => {
-                log::error!("{device}: cannot lock its disk: {errno}");
+                log::error!("{}: cannot lock its disk: {errno}", event.title());
                 Done::Failed(errno)
             }
         }
     }
 
-    fn announce(&mut self, device: &BString, datagram: &[u8]) -> Done {
+    fn announce(&mut self, event: &Event, datagram: &[u8]) -> Done {
         let Some(socket) = &self.announcer else { return Done::Ok };
         let (header, body) = datagram.split_at(announcement::HEADER_LEN.min(datagram.len()));
         match netlink::multicast(socket.as_fd(), UDEV_GROUP, [header, body]) {
             Ok(()) => Done::Ok,
-            Err(error) => failed(format_args!("{device}: cannot announce the event"), error),
+            Err(error) => failed(format_args!("{}: cannot announce the event", event.title()), error),
         }
     }
 }
@@ -197,6 +197,7 @@ fn rename(
 /// another interface, each by itself (builtins.md 2.4). Failures are only logged.
 fn add_alt_names(
     links: &Table,
+    event: &Event,
     ifindex: IfIndex,
     name: &BString,
     wanted: &[BString],
@@ -211,7 +212,7 @@ fn add_alt_names(
     names.dedup();
     let add = |names: &[BString]| Err(Need::Rtnl(request::add_alt_names(ifindex, names, 0)));
     let log = |names: &[BString], errno: Errno| {
-        log::warn!("cannot give {name} the names {names:?}: {errno}");
+        log::warn!("{}: cannot give {name} the names {names:?}: {errno}", event.title());
     };
     match replies(facts)[..] {
         [] => {

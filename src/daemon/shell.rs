@@ -422,7 +422,8 @@ impl Shell {
         }
         let started = self.engine.job_started(job).unwrap_or(self.now);
         let budget = Budget::new(started, self.settings.event_timeout);
-        let wanted = Wanted { job, purpose, command: command.to_owned(), env, budget };
+        let event = self.engine.event(job).map(|event| event.title().to_string()).unwrap_or_default();
+        let wanted = Wanted { job, purpose, event, command: command.to_owned(), env, budget };
         self.stats.children += 1;
         self.children.spawn(&self.sources, wanted, self.now);
     }

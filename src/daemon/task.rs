@@ -189,7 +189,7 @@ impl Answers {
         ask: &Ask,
         facts: &[Fact],
     ) -> Result<Answer, Need> {
-        let devpath = &event.device.devpath;
+        let (title, devpath) = (event.title(), &event.device.devpath);
         Ok(match ask {
             Ask::Parents => Answer::Parents(self.parents(job, event)),
             Ask::Driver => Answer::Text(Ok(self.driver(event))),
@@ -205,12 +205,12 @@ impl Answers {
             Ask::WriteAttr { target, value } => {
                 let write = |path| Operation::WriteAttr { path, value: value.clone() };
                 let target_path = self.files.write_attr_target(devpath, target);
-                written(format_args!("{devpath}: attribute {target:?}"), target_path.map(write), facts)?
+                written(format_args!("{title}: attribute {target:?}"), target_path.map(write), facts)?
             }
             Ask::WriteSysctl { name, value } => {
                 let write = |path| Operation::WriteSysctl { path, value: value.clone() };
                 let target_path = self.files.sysctl_target(name);
-                written(format_args!("{devpath}: sysctl {name:?}"), target_path.map(write), facts)?
+                written(format_args!("{title}: sysctl {name:?}"), target_path.map(write), facts)?
             }
             Ask::Run { command } => match facts.first() {
                 Some(Fact::Exit(exit)) => Answer::Exit(exit.clone()),
@@ -225,22 +225,13 @@ impl Answers {
     fn run(&mut self, links: &Table, event: &Event, item: &RunItem, facts: &[Fact]) -> Result<(), Need> {
         match item {
             RunItem::Program(command) => match facts.first() {
-                Some(Fact::Exit(exit)) => {
-                    if !exit.success {
-                        let device = &event.device.devpath;
-                        log::warn!(
-                            "{} {device} (SEQNUM={}): RUN {command:?} failed",
-                            event.action,
-                            event.seqnum
-                        );
-                    }
-                    Ok(())
-                }
+                // A failure was logged by who has run it.
+                Some(Fact::Exit(_)) => Ok(()),
                 _ => Err(Need::Program { command: command.clone(), capture: false }),
             },
             RunItem::Builtin(builtin, command) => {
                 if !self.builtin(links, event, *builtin, command, facts)?.success {
-                    log::debug!("{}: builtin {command:?} failed", event.device.devpath);
+                    log::debug!("{}: builtin {command:?} failed", event.title());
                 }
                 Ok(())
             }

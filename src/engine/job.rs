@@ -236,9 +236,7 @@ impl Job {
 
     /// A line for the administrator with the event's identity in front.
     pub fn log(&self, level: log::Level, text: impl std::fmt::Display) -> Output {
-        let event = self.event();
-        let text = format!("{} {} (SEQNUM={}): {text}", event.action, event.device.devpath, event.seqnum);
-        Output::Log { level, text }
+        Output::Log { level, text: format!("{}: {text}", self.event().title()) }
     }
 
     fn id_of_device(&self) -> Option<DeviceId> {
@@ -334,7 +332,8 @@ impl Job {
         }
     }
 
-    /// Ends the event early: no RUN list, no record, one announcement that says why.
+    /// Ends the event early: no RUN list, no record, one announcement that says why. The reason itself
+    /// was logged by who met it.
     fn fail(&mut self, errno: Errno) -> Output {
         self.failure = Some(errno);
         self.phase = match (self.marked, self.event().action) {
@@ -343,7 +342,7 @@ impl Job {
             (_, Action::Remove) if !matches!(self.phase, Phase::Unlock) => Phase::Links,
             _ => Phase::Unlock,
         };
-        self.log(log::Level::Error, format_args!("event failed: {errno}"))
+        self.log(log::Level::Debug, format_args!("the event fails with {errno}"))
     }
 
     fn lock(&mut self) -> Option<Step> {
@@ -364,7 +363,12 @@ impl Job {
 
     fn locked(&mut self, done: Done, now: Now) -> Option<Output> {
         match done {
-            Done::Busy if now >= self.started + LOCK_LIMIT => Some(self.fail(Errno(libc::ETIMEDOUT))),
+            Done::Busy if now >= self.started + LOCK_LIMIT => {
+                self.fail(Errno(libc::ETIMEDOUT));
+                let text =
+                    format!("its disk is locked for more than {} s; the event fails", LOCK_LIMIT.as_secs());
+                Some(self.log(log::Level::Error, text))
+            }
             Done::Busy => {
                 self.phase = Phase::LockWait { until: now + LOCK_RETRY };
                 None

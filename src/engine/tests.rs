@@ -84,7 +84,7 @@ impl World {
         while let Some(output) = self.engine.poll_output() {
             match output {
                 Output::Busy(busy) => self.busy.push(busy),
-                Output::Log { text, .. } => self.logs.push(text),
+                Output::Log { level, text } => self.logs.push(format!("{level} {text}")),
                 Output::LogLevel { .. } => {}
                 request => self.open.push(request),
             }
@@ -344,6 +344,9 @@ fn a_full_disk_fails_the_event_and_no_other() {
     w.settle();
     let failed: Vec<bool> = w.announced.iter().map(|m| m.contains_key("UDEV_WORKER_FAILED")).collect();
     assert_eq!(failed, [true, false]);
+    // Who could not write has said so; that is enough.
+    let loud: Vec<_> = w.logs.iter().filter(|line| !line.starts_with("DEBUG ")).collect();
+    assert!(loud.is_empty(), "{loud:?}");
 }
 
 #[test]
@@ -370,6 +373,9 @@ fn a_locked_disk_is_tried_again_and_given_up_after_three_minutes() {
     w.settle();
     assert_eq!(w.announced[1]["UDEV_WORKER_ERRNO_NAME"], "ETIMEDOUT");
     assert!(!w.announced[1].contains_key("A"), "rules never ran");
+    let expected =
+        "ERROR change /devices/x (SEQNUM=2): its disk is locked for more than 180 s; the event fails";
+    assert_eq!(w.logs.last().unwrap(), expected);
 }
 
 #[test]

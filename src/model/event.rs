@@ -137,6 +137,16 @@ pub fn render_tags(tags: &OrderedSet) -> Option<BString> {
     Some(text)
 }
 
+/// See [`Event::title`].
+pub struct Title<'a>(&'a Event);
+
+impl std::fmt::Display for Title<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Event { action, device, seqnum, .. } = self.0;
+        write!(f, "{action} {} (SEQNUM={seqnum})", device.devpath)
+    }
+}
+
 /// Properties that follow from other fields of an event.
 const DERIVED: [&str; 4] = ["USEC_INITIALIZED", "DEVLINKS", "TAGS", "CURRENT_TAGS"];
 
@@ -174,6 +184,11 @@ impl Event {
             usec_initialized: None,
             old: None,
         }
+    }
+
+    /// Which event it is, in front of each message about it: action, devpath and SEQNUM.
+    pub fn title(&self) -> Title<'_> {
+        Title(self)
     }
 
     /// What the record of the last event says counts from now on (rules.md 9.1 steps 3 and 4, 9.2 step 1): a
