@@ -221,7 +221,8 @@ fn files_match_by_what_the_kernel_says_of_a_link() {
             ("br0", "", Some("bridge")),
             ("va", "", Some("address")),
             ("vb", "veth", Some("driver")),
-            ("vb", "", None),
+            ("vb", "other", None),
+            ("vb", "", Some("driver")),
             ("t0", "", Some("other")),
             ("lo", "", None),
         ] {

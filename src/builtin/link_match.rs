@@ -21,6 +21,8 @@ pub struct Subject<'a> {
     /// Its name at this moment.
     pub name: &'a [u8],
     pub devtype: Option<&'a [u8]>,
+    /// As ethtool calls it: ID_NET_DRIVER.
+    pub driver: Option<&'a [u8]>,
     /// What rules have set so far.
     pub properties: &'a Properties,
 }
@@ -169,7 +171,7 @@ impl Matching {
             && one_of(&self.permanent_mac, &link.perm_address)
             && self.original_name.matches(Some(subject.name))
             && (self.path.0.is_empty() || self.path.matches(property("ID_PATH")))
-            && (self.driver.0.is_empty() || self.driver.matches(property("ID_NET_DRIVER")))
+            && (self.driver.0.is_empty() || self.driver.matches(subject.driver))
             && (self.link_type.0.is_empty() || self.link_type.matches(type_name()))
             && self.kind.matches(Some(&*link.kind).filter(|kind| !kind.is_empty()))
             && self.properties.iter().all(|wanted| match property(&wanted.name) {

@@ -43,6 +43,7 @@ impl Link {
             link: &self.facts,
             name: self.name.as_bytes(),
             devtype: self.devtype.map(str::as_bytes),
+            driver: self.properties.get("ID_NET_DRIVER").map(|driver| driver.as_bytes()),
             properties: &self.properties,
         })
     }

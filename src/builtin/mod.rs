@@ -173,14 +173,39 @@ impl Builtins {
         }
         self.with_link(call, sysfs, links, |facts| {
             let Some(link) = facts else { return Tried::Done(success(vec![])) };
+            if link.flags & libc::IFF_LOOPBACK as u32 != 0 {
+                return Tried::Done(success(vec![]));
+            }
+            let mut found = match self.driver_not_asked_for(call, sysfs, links) {
+                Tried::Done(result) => result.properties,
+                need => return need,
+            };
+            let driver = call.event.properties.get("ID_NET_DRIVER").map(|driver| &**driver);
+            let driver = driver.or(found.first().and_then(|(_, driver)| driver.as_ref().map(|d| &***d)));
             let context = net_setup_link::Context {
                 scheme: self.scheme,
                 sysfs,
                 files: &self.links,
+                driver,
                 dry: call.dry || !self.host.roots.sys_is_real(),
             };
-            net_setup_link::run(&context, call, &link)
+            match net_setup_link::run(&context, call, &link) {
+                Tried::Done(mut result) => {
+                    found.append(&mut result.properties);
+                    Tried::Done(BuiltinResult { properties: found, ..result })
+                }
+                need => need,
+            }
         })
+    }
+
+    /// ID_NET_DRIVER, if no rule has asked for it: rules from before net_driver existed leave that to
+    /// net_setup_link, and .link files and other rules want to know it.
+    fn driver_not_asked_for(&self, call: &Call, sysfs: &Sysfs, links: &Table) -> Tried {
+        match call.event.properties.get("ID_NET_DRIVER") {
+            Some(_) => Tried::Done(success(vec![])),
+            None => net_driver::run(call, sysfs, links, &self.host.roots, &self.drivers),
+        }
     }
 
     /// Calls `then` with what is known of the event's link; with None if it is gone or no link.

@@ -43,6 +43,8 @@ pub struct Context<'a> {
     pub scheme: NamingScheme,
     pub sysfs: &'a Sysfs,
     pub files: &'a LinkFiles,
+    /// What `Driver=` compares with.
+    pub driver: Option<&'a [u8]>,
     /// Send nothing to the kernel.
     pub dry: bool,
 }
@@ -52,10 +54,10 @@ pub fn applies_on(action: Action) -> bool {
     matches!(action, Action::Add | Action::Bind | Action::Move)
 }
 
-/// The result for the other actions: what the record says of the file, and the present name.
+/// The result for the other actions: what the record says of the file and the driver, and the present name.
 pub fn carried_over(event: &Event, scheme: NamingScheme) -> BuiltinResult {
     let mut properties = Vec::new();
-    for name in ["ID_NET_LINK_FILE", "ID_NET_LINK_FILE_DROPINS"] {
+    for name in ["ID_NET_LINK_FILE", "ID_NET_LINK_FILE_DROPINS", "ID_NET_DRIVER"] {
         properties.extend(old_property(event, name).map(|value| (name.into(), Some(value))));
     }
     properties.push(("ID_NET_NAME".into(), Some(present_name(event, scheme).into())));
@@ -70,11 +72,9 @@ pub fn run(context: &Context, call: &Call, link: &LinkFacts) -> Tried {
         link,
         name,
         devtype: event.device.devtype.as_ref().map(|d| d.as_bytes()),
+        driver: context.driver,
         properties: &event.properties,
     };
-    if link.flags & libc::IFF_LOOPBACK as u32 != 0 {
-        return Tried::Done(success(vec![]));
-    }
     let Some(file) = context.files.find(&subject) else { return Tried::Done(success(vec![])) };
     let setup = Setup { context, event, link, file, name };
     let mut messages = Vec::new();

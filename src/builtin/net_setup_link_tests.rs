@@ -31,7 +31,7 @@ fn settings(machine: &Machine, event: &Event) -> (Settings, Vec<String>) {
     let sysfs = Sysfs::new(&machine.tree.roots());
     let link = LinkFacts::of_files(&sysfs, event);
     let scheme = NamingScheme::named(machine.scheme.as_bytes()).unwrap();
-    let context = Context { scheme, sysfs: &sysfs, files: &files, dry: false };
+    let context = Context { scheme, sysfs: &sysfs, files: &files, driver: None, dry: false };
     let name = present_name(event, scheme);
     let setup = Setup { context: &context, event, link: &link, file: files.iter().next().unwrap(), name };
     let mut messages = Vec::new();
@@ -413,7 +413,8 @@ fn settings_are_asked_for_once_and_a_refusal_is_a_warning() {
     let argv = ["net_setup_link".into()];
     let run = |facts: &[Fact], dry: bool| {
         let call = Call { builtin: BuiltinName::NetSetupLink, argv: &argv, event: &event, facts, dry };
-        let context = Context { scheme: NamingScheme::latest(), sysfs: &sysfs, files: &files, dry };
+        let context =
+            Context { scheme: NamingScheme::latest(), sysfs: &sysfs, files: &files, driver: None, dry };
         super::run(&context, &call, &link)
     };
     let settings = Settings { mtu: Some(1400), ..Settings::default() };

@@ -101,8 +101,9 @@ fn a_veth_under_the_default_file_costs_two_attributes() {
         assert_eq!(opened_by(builtin, &[]), [""; 0], "{builtin:?}");
     }
     // The first try asks for the address, the second one names.
-    assert_eq!(opened_by(BuiltinName::NetSetupLink, &[]), ["addr_assign_type"]);
-    assert_eq!(opened_by(BuiltinName::NetSetupLink, &[Fact::Rtnl(Ok(()))]), ["name_assign_type"]);
+    let driver = Fact::Driver(Ok(Some("veth".into())));
+    assert_eq!(opened_by(BuiltinName::NetSetupLink, std::slice::from_ref(&driver)), ["addr_assign_type"]);
+    assert_eq!(opened_by(BuiltinName::NetSetupLink, &[driver, Fact::Rtnl(Ok(()))]), ["name_assign_type"]);
 }
 
 #[test]
@@ -130,6 +131,38 @@ fn one_question_answers_for_all_links_of_a_kind() {
     assert_eq!(property(&result, "ID_NET_DRIVER").unwrap(), "veth");
     assert_eq!(driver(&table("veth"), &[]), Tried::Done(result));
     assert_eq!(driver(&table("bridge"), &[]), need);
+}
+
+#[test]
+fn rules_that_do_not_ask_for_the_driver_get_it_with_the_settings() {
+    let machine = Machine::new();
+    machine.tree.file(
+        "etc/systemd/network/10-mine.link",
+        "[Match]\nDriver=veth\n[Link]\nDescription=mine\nMACAddressPolicy=none\n",
+    );
+    let (builtins, mut event) = (builtins(&machine), net_event(&machine, Action::Add));
+    let setup = |event: &Event, facts: &[Fact]| {
+        run(&builtins, BuiltinName::NetSetupLink, event, &table("veth"), facts)
+    };
+    assert_eq!(setup(&event, &[]), Tried::Need(Need::Driver { ifname: "mudev-not-there".into() }));
+    for (answer, driver, file) in [
+        (Ok(None), None, false),
+        (Err(Errno(libc::EIO)), None, false),
+        (Ok(Some("veth".into())), Some("veth"), true),
+    ] {
+        let Tried::Done(result) = setup(&event, &[Fact::Driver(answer)]) else { panic!("asks twice") };
+        assert!(result.success);
+        assert_eq!(property(&result, "ID_NET_DRIVER"), driver.map(Into::into));
+        assert_eq!(property(&result, "ID_NET_LINK_FILE").is_some(), file);
+    }
+    // Known by now for the whole kind; and what a rule found before counts more.
+    assert!(
+        matches!(setup(&event, &[]), Tried::Done(result) if property(&result, "ID_NET_DRIVER").is_some())
+    );
+    event.properties.set("ID_NET_DRIVER", "other");
+    let Tried::Done(result) = setup(&event, &[]) else { panic!("asks for what is known") };
+    assert_eq!(property(&result, "ID_NET_DRIVER"), None);
+    assert_eq!(property(&result, "ID_NET_LINK_FILE"), None);
 }
 
 #[test]
