@@ -39,6 +39,9 @@ impl Control {
     /// Serves a listening socket.
     pub fn new(listener: OwnedFd, sources: &Sources) -> io::Result<Control> {
         unix::set_nonblocking(listener.as_fd())?;
+        // Connections inherit this. Set on them, it would come too late for a message that is sent between
+        // their acceptance and that call: the kernel would then say that nobody sent it.
+        unix::pass_credentials(listener.as_fd())?;
         sources.add(listener.as_fd(), Source::Control)?;
         Ok(Control { listener, clients: HashMap::new(), next_id: 0, unread: Vec::new() })
     }
@@ -69,9 +72,7 @@ impl Control {
             }
             let id = self.next_id;
             self.next_id += 1;
-            let watched = unix::pass_credentials(socket.as_fd())
-                .and_then(|()| sources.add(socket.as_fd(), Source::Client(id)));
-            match watched {
+            match sources.add(socket.as_fd(), Source::Client(id)) {
                 Ok(()) => {
                     self.clients.insert(id, Client { socket, connection: Connection::new() });
                     accepted.push(id);
@@ -242,6 +243,40 @@ mod tests {
         unix::send(first.as_fd(), b"short").unwrap();
         assert!(control.read(ids[0]).contains(&Action::Close));
         assert_eq!(control.clients(), 0);
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn who_sent_a_message_is_known_however_close_to_the_acceptance_it_was_sent() {
+        if !crate::sys::process::is_root() {
+            println!("only root is served, and we are not root: nothing to test");
+            return;
+        }
+        let path = std::env::temp_dir().join(format!("mudev-early-{}", std::process::id()));
+        let poll = mio::Poll::new().unwrap();
+        let sources = Sources::new(&poll).unwrap();
+        let mut control = Control::new(listen(&path).unwrap(), &sources).unwrap();
+        const CLIENTS: usize = 2000;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let datagram = Datagram { version: VERSION_B.into(), message: Message::Reload };
+                for _ in 0..CLIENTS {
+                    let client = unix::connect_seqpacket(&path).unwrap();
+                    unix::send(client.as_fd(), &datagram.render().unwrap()).unwrap();
+                }
+            });
+            let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+            let mut heard = 0;
+            while heard < CLIENTS {
+                assert!(std::time::Instant::now() < deadline, "{heard} of {CLIENTS} were heard");
+                control.accept(&sources);
+                let ids: Vec<u64> = control.clients.keys().copied().collect();
+                for action in ids.into_iter().flat_map(|id| control.read(id)) {
+                    assert!(matches!(action, Action::Do(_) | Action::Close), "{action:?}");
+                    heard += usize::from(matches!(action, Action::Do(_)));
+                }
+            }
+        });
         std::fs::remove_file(&path).unwrap();
     }
 
