@@ -2,28 +2,15 @@
 //! (test/fuzz/TARGET/) and over mutations of it from a fixed seed. `make fuzz` goes on for FUZZ_SECONDS per
 //! target with a new seed, which is printed; a find is stored in the corpus and stays.
 
+#[path = "support/random.rs"]
+mod random;
+
 use bstr::ByteSlice;
 use mudev::model::{Uevent, announcement, control, record};
 use mudev::rules::{compile, pattern, subst};
+use random::Random;
 use std::path::Path;
 use std::time::{Duration, Instant};
-
-/// A small generator; good enough to choose bytes (SplitMix64).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit.max(1) as u64) as usize
-    }
-}
 
 /// Changes a few places: flips, inserts, deletes, repeats, cuts, and borrows from another seed.
 fn mutate(random: &mut Random, seeds: &[Vec<u8>]) -> Vec<u8> {
