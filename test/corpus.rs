@@ -99,6 +99,16 @@ fn parse(path: &Path) -> Vec<Case> {
             continue;
         }
         let (word, rest) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
+        if word == "repeat" {
+            let (count, rule) = rest.split_once(" | ").unwrap_or_else(|| panic!("{}", at()));
+            let rules = &mut cases.last_mut().unwrap_or_else(|| panic!("{}", at())).rules;
+            let text = &mut rules.last_mut().unwrap_or_else(|| panic!("{}", at())).1;
+            for n in 0..count.parse::<u32>().unwrap_or_else(|_| panic!("{}", at())) {
+                *text += &rule.replace("@N@", &n.to_string());
+                *text += "\n";
+            }
+            continue;
+        }
         let words: Vec<&str> = rest.split_whitespace().collect();
         if word == "machine" {
             machine = Some(rest.to_owned());

@@ -138,3 +138,63 @@ fn owner_mode_and_number_links_of_a_node() {
         live.stop();
     });
 }
+
+/// Row 66 of the situations: the two symlinks of a watch come and go together.
+#[test]
+fn a_watch_that_is_taken_back_leaves_neither_of_its_symlinks() {
+    in_cell(|| {
+        let disk = Loop::add().expect("a loop device");
+        let rules = format!(
+            "KERNEL!=\"{}\", GOTO=\"end\"\nENV{{SYNTH_ARG_W}}==\"1\", OPTIONS:=\"watch\"\n\
+             ENV{{SYNTH_ARG_W}}==\"0\", OPTIONS:=\"nowatch\"\nLABEL=\"end\"\n",
+            disk.name()
+        );
+        let mut live = Live::start(&rules);
+        let mut change_with = |argument: &str| {
+            let uuid = fresh_uuid();
+            write_uevent(&disk.syspath(), &format!("change {uuid} W={argument}"));
+            live.announced_that("change of the disk", |m| m.get("SYNTH_UUID") == uuid);
+            let watch = std::fs::read_link(format!("/run/udev/watch/{}", disk.id())).ok();
+            let back = watch.as_ref().map(|number| {
+                std::fs::read_link(Path::new("/run/udev/watch").join(number)).expect("the symlink back")
+            });
+            let entries = std::fs::read_dir("/run/udev/watch").map_or(0, Iterator::count);
+            (watch.is_some(), back.is_none_or(|id| id == Path::new(&disk.id())), entries)
+        };
+        assert_eq!(change_with("1"), (true, true, 2));
+        assert_eq!(change_with("1"), (true, true, 2));
+        assert_eq!(change_with("0"), (false, true, 0));
+        assert_eq!(change_with("1"), (true, true, 2));
+        live.stop();
+    });
+}
+
+/// Row 62: bursts of events of seven disks that claim one link.
+#[test]
+fn the_highest_priority_owns_the_symlink_whatever_comes_in_which_order() {
+    in_cell(|| {
+        let disks: Vec<Loop> = (0..7).map(|_| Loop::add().expect("a loop device")).collect();
+        let best = &disks[3];
+        let rules = format!(
+            "KERNEL==\"loop????*\", SYMLINK+=\"partition own/%k\"\nKERNEL==\"{}\", OPTIONS+=\"link_priority=10\"\n",
+            best.name()
+        );
+        let mut live = Live::start(&rules);
+        change(&mut live, best);
+        for round in 0..100 {
+            for n in 0..disks.len() {
+                write_uevent(&disks[(n * 3 + round) % disks.len()].syspath(), "change");
+            }
+            if round % 10 == 9 {
+                // Events of one device keep their order, so this one is the last of all.
+                disks.iter().for_each(|disk| drop(change(&mut live, disk)));
+                assert_eq!(std::fs::canonicalize("/dev/partition").expect("is there"), best.node());
+            }
+        }
+        for disk in &disks {
+            let own = format!("/dev/own/{}", disk.name());
+            assert_eq!(std::fs::canonicalize(&own).expect("is there"), disk.node());
+        }
+        live.stop();
+    });
+}

@@ -262,3 +262,79 @@ fn the_tool_sees_what_the_daemon_wrote() {
         live.stop();
     });
 }
+
+/// Row 68 of the situations, as 262 does it: the program gets the signal, the token is false, the rules go on.
+#[test]
+fn a_program_that_takes_too_long_gets_the_signal_of_the_settings() {
+    in_cell(|| {
+        let rules = "\
+            KERNEL==\"slow0\", PROGRAM!=\"/bin/sh -c 'trap \\\"echo told >/run/told; exit 1\\\" ABRT; while :; do sleep 0.05; done'\", ENV{WENT_ON}=\"1\"\n";
+        let mut live = Live::start_with(rules, |c| {
+            c.args(["--event-timeout=1", "--timeout-signal=SIGABRT"]);
+        });
+        ip("link add slow0 type veth peer name p0");
+        let add = live.announced("add", &format!("{NET}/slow0"));
+        assert_eq!(add.get("WENT_ON"), "1");
+        assert_eq!(add.get("UDEV_WORKER_FAILED"), "");
+        live::eventually("the program was told by SIGABRT", || std::path::Path::new("/run/told").exists());
+        live.stop();
+    });
+}
+
+/// Row 69.
+#[test]
+fn a_property_of_the_daemon_is_seen_by_rules_until_it_is_taken_back() {
+    in_cell(|| {
+        let rules = "ENV{FOO}==\"?*\", ENV{SEEN}=\"$env{FOO}\"\nENV{FOO}==\"\", ENV{SEEN}=\"nothing\"\n";
+        let mut live = Live::start(rules);
+        ip("link add g0 type veth peer name g1");
+        live.announced("add", &format!("{NET}/g0"));
+        let tool = live::tool_path();
+        let tool = tool.to_str().expect("plain");
+        let mut seen_after = |property: Option<&str>| {
+            if let Some(property) = property {
+                run(tool, &["control", &format!("--property={property}")]);
+            }
+            let uuid = live::fresh_uuid();
+            live::write_uevent("/sys/class/net/g0", &format!("change {uuid}"));
+            live.announced_that("change", |m| m.get("SYNTH_UUID") == uuid).get("SEEN").to_owned()
+        };
+        assert_eq!(seen_after(None), "nothing");
+        assert_eq!(seen_after(Some("FOO=one")), "one");
+        assert_eq!(seen_after(Some("FOO=two words")), "two words");
+        assert_eq!(seen_after(Some("FOO=")), "nothing");
+        live.stop();
+    });
+}
+
+/// Row 70: more than the 8 KiB that old receivers take.
+#[test]
+fn a_hundred_properties_of_a_hundred_bytes_are_all_announced() {
+    in_cell(|| {
+        let rules: String = (0..100).map(|n| format!("ENV{{P{n}}}=\"{n:0>100}\"\n")).collect();
+        let mut live = Live::start(&rules);
+        ip("link add w0 type veth peer name w1");
+        let add = live.announced("add", &format!("{NET}/w0"));
+        for n in 0..100 {
+            assert_eq!(add.get(&format!("P{n}")), format!("{n:0>100}"));
+        }
+        live.stop();
+    });
+}
+
+/// Bad names in rules and events: nothing outside the folders is touched, and the rest of the line stands.
+#[test]
+fn names_that_lead_elsewhere_lead_nowhere() {
+    in_cell(|| {
+        let rules = b"KERNEL==\"n0\", SYMLINK+=\"../../run/evil\", TAG+=\"../evil\", TAG+=\"good\", ENV{BYTES}=\"a\xff b\xc3\xa4\", ENV{N}=\"$attr{../../../../etc/hostname}\"\n";
+        std::fs::create_dir_all("/run/udev/rules.d").expect("the folder");
+        std::fs::write("/run/udev/rules.d/40-bytes.rules", rules).expect("writes rules");
+        let mut live = Live::start("ENV{FINE}=\"1\"\n");
+        ip("link add n0 type veth peer name n1");
+        let add = live.announced("add", &format!("{NET}/n0"));
+        assert_eq!((add.get("FINE"), add.get("TAGS"), add.get("N")), ("1", ":good:", ""));
+        assert!(!std::path::Path::new("/run/evil").exists());
+        assert!(!std::path::Path::new("/run/udev/evil").exists());
+        live.stop();
+    });
+}
