@@ -266,7 +266,7 @@ fn print_event(
     writeln!(out, "{:<8} {} ({})", uevent.action.as_str(), uevent.devpath, uevent.subsystem)?;
     if properties {
         for property in uevent.properties.iter() {
-            out.write_all(&[&property.name[..], b"=", &property.value, b"\n"].concat())?;
+            out.write_all(&[property.name.as_bytes(), b"=", property.value, b"\n"].concat())?;
         }
         writeln!(out)?;
     }

@@ -183,7 +183,7 @@ fn unit_path(unit: &[u8]) -> Vec<u8> {
 /// What sysfs says, in the order of libudev: the number behind the rest of the `uevent` file, and
 /// the subsystem first where the device was reached by its path.
 fn sysfs_properties(device: &Device, uevent: &Properties, way: Way) -> Properties {
-    let is_number = |name: &BString| *name == "MAJOR" || *name == "MINOR";
+    let is_number = |name: &BStr| *name == "MAJOR" || *name == "MINOR";
     let mut properties = Properties::new();
     properties.set("DEVPATH", device.devpath.clone());
     let set_subsystem = |properties: &mut Properties| {
@@ -195,8 +195,8 @@ fn sysfs_properties(device: &Device, uevent: &Properties, way: Way) -> Propertie
         set_subsystem(&mut properties);
     }
     for numbers in [false, true] {
-        for property in uevent.iter().filter(|p| is_number(&p.name) == numbers) {
-            properties.set(&property.name, property.value.clone());
+        for property in uevent.iter().filter(|p| is_number(p.name) == numbers) {
+            properties.set(property.name, property.value);
         }
     }
     if let Some(driver) = &device.driver {

@@ -206,7 +206,7 @@ impl Setup<'_> {
         let mut properties: Vec<(BString, Option<BString>)> = changed
             .iter()
             .filter(|p| !wanted.unset_properties.iter().any(|name| p.name == *name))
-            .map(|p| (p.name.clone(), Some(p.value.clone())))
+            .map(|p| (p.name.to_owned(), Some(p.value.to_owned())))
             .collect();
         properties.extend(wanted.unset_properties.iter().map(|name| (name.as_str().into(), None)));
         properties.push(("ID_NET_LINK_FILE".into(), Some(file.path.clone())));

@@ -127,8 +127,9 @@ enum Awaiting {
     Lock,
     OldRecord,
     Rename,
-    Answer(String),
-    Ran(String),
+    Answer,
+    /// To this entry of the RUN list.
+    Ran(usize),
 }
 
 /// See the module.
@@ -217,7 +218,7 @@ impl Job {
     pub fn status(&self) -> JobStatus {
         let event = self.event();
         let waits_for = match (&self.awaiting, self.phase) {
-            (Awaiting::Answer(what) | Awaiting::Ran(what), _) => what.clone(),
+            (Awaiting::Answer | Awaiting::Ran(_), _) => self.describe_wait(),
             (_, Phase::LockWait { .. }) => "the lock of the disk".to_string(),
             (_, Phase::Delay { .. }) => "exec_delay".to_string(),
             (Awaiting::Nothing, _) => String::new(),
@@ -231,6 +232,19 @@ impl Job {
             phase: self.phase.name().to_string(),
             waits_for,
             since: self.since.as_secs_f64(),
+        }
+    }
+
+    /// What the rules or the RUN list wait for, in words.
+    fn describe_wait(&self) -> String {
+        match (&self.stage, &self.awaiting) {
+            (Stage::Rules(evaluation), _) => evaluation.asked().map(describe).unwrap_or_default(),
+            (Stage::After(outcome), Awaiting::Ran(item)) => match outcome.run.get(*item) {
+                Some(RunItem::Program(command)) => format!("program {command:?}"),
+                Some(RunItem::Builtin(_, command)) => format!("builtin {command:?}"),
+                None => String::new(),
+            },
+            _ => String::new(),
         }
     }
 
@@ -306,7 +320,7 @@ impl Job {
         let awaiting = std::mem::replace(&mut self.awaiting, Awaiting::Nothing);
         self.since = now;
         match (awaiting, reply) {
-            (Awaiting::Answer(_), Reply::Answer(answer)) => {
+            (Awaiting::Answer, Reply::Answer(answer)) => {
                 if let Stage::Rules(evaluation) = &mut self.stage {
                     evaluation.answer(answer);
                 }
@@ -468,7 +482,7 @@ impl Job {
         }
         match step {
             EvalStep::Ask(ask) => {
-                self.awaiting = Awaiting::Answer(describe(&ask));
+                self.awaiting = Awaiting::Answer;
                 Some(Step::Request(Output::Ask { job: self.id, ask }))
             }
             EvalStep::Done => {
@@ -693,10 +707,7 @@ impl Job {
             return (left > 0).then(|| Step::Tell(vec![self.log(log::Level::Warn, text)]));
         };
         self.phase = self.run_phase(item + 1, now, config);
-        self.awaiting = Awaiting::Ran(match &entry {
-            RunItem::Program(command) => format!("program {command:?}"),
-            RunItem::Builtin(_, command) => format!("builtin {command:?}"),
-        });
+        self.awaiting = Awaiting::Ran(item);
         Some(Step::Request(Output::Run { job: self.id, item: entry }))
     }
 
@@ -779,7 +790,7 @@ fn record_of(outcome: &Outcome) -> Record {
         links: if node { event.links.clone() } else { OrderedSet::default() },
         priority: if node { outcome.link_priority } else { 0 },
         usec_initialized: event.usec_initialized,
-        properties: event.properties.stored().map(|p| (p.name.clone(), p.value.clone())).collect(),
+        properties: event.properties.stored().map(|p| (p.name.to_owned(), p.value.to_owned())).collect(),
         tags: event.tags.sticky.clone(),
         current_tags: event.tags.current.clone(),
     }

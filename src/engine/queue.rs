@@ -13,7 +13,9 @@
 //! queue is then bounded by the number of devices, and no state is lost.
 
 use crate::model::event::{BuildFnv, Fnv};
-use crate::model::{Action, Device, Now, Properties, SeqNum, Uevent};
+use crate::model::device::{last_component, parse_u32};
+use crate::model::properties::Property;
+use crate::model::{Action, Now, Properties, SeqNum, Uevent};
 use bstr::BString;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hasher;
@@ -65,7 +67,7 @@ struct Entry {
 /// What an event stands on and what it stands below.
 #[derive(Clone, Debug, Default)]
 struct Keys {
-    /// Of the device id; 0 is none.
+    /// Of the device id.
     id: u64,
     on: Vec<u64>,
     above: Vec<u64>,
@@ -160,7 +162,7 @@ impl Queue {
 
     /// The youngest event of the device with these keys, if it still waits.
     fn waiting_before(&mut self, keys: &Keys) -> Option<(EntryId, &mut Entry)> {
-        let id = *self.last.get(&keys.id).filter(|_| keys.id != 0)?;
+        let id = *self.last.get(&keys.id)?;
         let entry = self.entries.get_mut(&id)?;
         entry.uevent.is_some().then_some((id, entry))
     }
@@ -296,13 +298,9 @@ impl Queue {
 
 /// Equal in everything but SEQNUM and SYNTH_UUID: processing both would do the same twice.
 fn same_but_number(a: &Properties, b: &Properties) -> bool {
-    let telling = |p: &Properties| {
-        p.iter()
-            .filter(|p| p.name != "SEQNUM" && p.name != "SYNTH_UUID")
-            .map(|p| (p.name.clone(), p.value.clone()))
-            .collect::<BTreeSet<_>>()
-    };
-    telling(a) == telling(b)
+    let tells = |p: &Property| p.name != "SEQNUM" && p.name != "SYNTH_UUID";
+    let known = |p: Property| b.get(p.name) == Some(p.value);
+    a.iter().filter(tells).count() == b.iter().filter(tells).count() && a.iter().filter(tells).all(known)
 }
 
 fn key(kind: u8, text: &[u8]) -> u64 {
@@ -312,15 +310,38 @@ fn key(kind: u8, text: &[u8]) -> u64 {
     hasher.finish()
 }
 
-fn keys(uevent: &Uevent) -> Keys {
-    let device = Device::new(uevent.devpath.clone(), uevent.subsystem.clone(), &uevent.properties);
-    let mut keys = Keys::default();
-    if let Some(id) = device.id() {
-        keys.id = key(b'i', &id.render());
-        keys.on.push(keys.id);
+/// A key of numbers.
+fn number_key(kind: u8, a: u32, b: u32) -> u64 {
+    let mut hasher = Fnv::default();
+    hasher.write_u8(kind);
+    hasher.write_u64((u64::from(a) << 32) | u64::from(b));
+    hasher.finish()
+}
+
+/// What [`Device::id`] says, without making its text.
+fn id_key(uevent: &Uevent) -> u64 {
+    let number = |name: &str| uevent.properties.get(name).and_then(|v| parse_u32(v)).filter(|n| *n > 0);
+    if let Some(major) = number("MAJOR") {
+        let kind = if uevent.subsystem == "block" { b'b' } else { b'c' };
+        return number_key(kind, major, number("MINOR").unwrap_or(0));
     }
-    if let Some(node) = &device.devnode {
-        keys.on.push(key(b'n', node));
+    if let Some(ifindex) = number("IFINDEX") {
+        return number_key(b'n', ifindex, 0);
+    }
+    let mut hasher = Fnv::default();
+    hasher.write(b"+");
+    hasher.write(&uevent.subsystem);
+    // Drivers of one name on two buses share a key, which does no harm.
+    hasher.write(last_component(&uevent.devpath));
+    hasher.finish()
+}
+
+fn keys(uevent: &Uevent) -> Keys {
+    let id = id_key(uevent);
+    let mut keys = Keys { id, on: Vec::with_capacity(4), above: Vec::new() };
+    keys.on.push(id);
+    if let Some(node) = uevent.properties.get("DEVNAME") {
+        keys.on.push(key(b'/', node));
     }
     path_keys(&uevent.devpath, &mut keys);
     if let Some(old) = uevent.properties.get("DEVPATH_OLD") {

@@ -146,7 +146,7 @@ impl World {
             }
             Effect::Announce { datagram } => {
                 let message = announcement::parse(&datagram).unwrap().uevent;
-                let pair = |p: &Property| (p.name.to_string(), p.value.to_string());
+                let pair = |p: Property| (p.name.to_string(), p.value.to_string());
                 self.announced.push(message.properties.iter().map(pair).collect());
             }
             _ => {}

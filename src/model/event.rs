@@ -70,7 +70,7 @@ impl<T: Into<BString>> FromIterator<T> for OrderedSet {
     }
 }
 
-/// Hasher for small maps keyed by names that rules or the kernel chose: FNV-1a, no seed.
+/// Hasher for small maps keyed by numbers, and names that rules or the kernel chose: FNV-1a, no seed.
 pub type BuildFnv = std::hash::BuildHasherDefault<Fnv>;
 
 /// See [`BuildFnv`].
@@ -92,6 +92,16 @@ impl std::hash::Hasher for Fnv {
         for &b in bytes {
             self.0 = (self.0 ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3);
         }
+    }
+
+    // Numbers need not be taken apart.
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0.rotate_left(26) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 ^= self.0 >> 32;
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(u64::from(number));
     }
 }
 
@@ -228,11 +238,11 @@ impl Event {
 
     /// Kernel and rule properties, without those that are derived.
     pub fn plain_properties(&self) -> impl Iterator<Item = (&BStr, &BStr)> {
-        let is_derived = |name: &BString| DERIVED.iter().any(|derived| name == derived);
+        let is_derived = |name: &BStr| DERIVED.iter().any(|derived| name == derived);
         self.properties
             .iter()
-            .filter(move |p| !is_derived(&p.name))
-            .map(|p| (p.name.as_bstr(), p.value.as_bstr()))
+            .filter(move |p| !is_derived(p.name))
+            .map(|p| (p.name, p.value))
     }
 
     /// The derived properties that there are.

@@ -36,20 +36,44 @@ fn hash(name: &[u8]) -> u32 {
 }
 
 /// One property.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Property {
-    pub name: BString,
-    pub value: BString,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Property<'a> {
+    pub name: &'a BStr,
+    pub value: &'a BStr,
     /// Written to the record as an `E:` line.
     pub stored: bool,
 }
 
+/// Where the bytes of a property lie.
+#[derive(Clone, Copy)]
+struct Entry {
+    name: Slot,
+    value: Slot,
+    stored: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Slot {
+    at: u32,
+    len: u32,
+}
+
 /// An insertion-ordered map of properties.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+///
+/// All names and values lie in one buffer, so that a map is made, copied and dropped with three
+/// allocations, however many properties it has. A value that grows moves to the end; what it leaves
+/// behind is cleared away when it is more than half of the buffer.
+#[derive(Clone, Default)]
 pub struct Properties {
     hashes: Vec<u32>,
-    entries: Vec<Property>,
+    entries: Vec<Entry>,
+    bytes: Vec<u8>,
+    /// Bytes of the buffer that belong to no property any more.
+    unused: usize,
 }
+
+/// Unused bytes that are not worth clearing away.
+const UNUSED_MIN: usize = 4096;
 
 impl Properties {
     /// An empty map.
@@ -57,10 +81,30 @@ impl Properties {
         Properties::default()
     }
 
+    /// An empty map with room for so many properties with so many bytes in all.
+    pub fn with_capacity(properties: usize, bytes: usize) -> Properties {
+        Properties {
+            hashes: Vec::with_capacity(properties),
+            entries: Vec::with_capacity(properties),
+            bytes: Vec::with_capacity(bytes),
+            unused: 0,
+        }
+    }
+
+    fn slice(&self, slot: Slot) -> &BStr {
+        let start = slot.at as usize;
+        self.bytes[start..start + slot.len as usize].as_bstr()
+    }
+
+    fn at(&self, index: usize) -> Property<'_> {
+        let entry = self.entries[index];
+        Property { name: self.slice(entry.name), value: self.slice(entry.value), stored: entry.stored }
+    }
+
     fn position(&self, hash: u32, name: &[u8]) -> Option<usize> {
         let mut from = 0;
         while let Some(at) = self.hashes[from..].iter().position(|&h| h == hash) {
-            if self.entries[from + at].name == name {
+            if self.slice(self.entries[from + at].name) == name {
                 return Some(from + at);
             }
             from += at + 1;
@@ -70,45 +114,71 @@ impl Properties {
 
     /// The value of `name`, None if it is not set.
     pub fn get(&self, name: impl AsRef<[u8]>) -> Option<&BStr> {
-        let name = name.as_ref();
-        self.position(hash(name), name).map(|i| self.entries[i].value.as_bstr())
+        self.find(name).map(|property| property.value)
     }
 
-    /// The whole property of this name.
-    pub fn find(&self, name: impl AsRef<[u8]>) -> Option<&Property> {
+    /// The whole property of that name.
+    pub fn find(&self, name: impl AsRef<[u8]>) -> Option<Property<'_>> {
         let name = name.as_ref();
-        self.position(hash(name), name).map(|i| &self.entries[i])
+        self.position(hash(name), name).map(|i| self.at(i))
     }
 
     /// Like [`get`](Self::get), without hashing.
     pub fn get_key(&self, key: &Key) -> Option<&BStr> {
-        self.position(key.hash, &key.name).map(|i| self.entries[i].value.as_bstr())
+        self.position(key.hash, &key.name).map(|i| self.slice(self.entries[i].value))
     }
 
     /// Sets a property that goes to environment and announcement, not to the record. A property that
     /// was stored stays stored.
-    pub fn set(&mut self, name: impl AsRef<[u8]>, value: impl Into<BString>) {
-        self.put(name.as_ref(), value.into(), false);
+    pub fn set(&mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
+        self.put(name.as_ref(), value.as_ref(), false);
     }
 
     /// Sets a property that also goes to the record, unless its name begins with a dot.
-    pub fn set_stored(&mut self, name: impl AsRef<[u8]>, value: impl Into<BString>) {
+    pub fn set_stored(&mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
         let name = name.as_ref();
         let stored = !name.starts_with(b".");
-        self.put(name, value.into(), stored);
+        self.put(name, value.as_ref(), stored);
     }
 
-    fn put(&mut self, name: &[u8], value: BString, stored: bool) {
+    fn put(&mut self, name: &[u8], value: &[u8], stored: bool) {
         let hash = hash(name);
         match self.position(hash, name) {
             Some(i) => {
-                self.entries[i].value = value;
+                let old = self.entries[i].value;
+                self.entries[i].value = self.write_over(old, value);
                 self.entries[i].stored |= stored;
+                self.clear_away();
             }
             None => {
+                let name = self.append(name);
+                let value = self.append(value);
                 self.hashes.push(hash);
-                self.entries.push(Property { name: name.into(), value, stored });
+                self.entries.push(Entry { name, value, stored });
             }
+        }
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> Slot {
+        let slot = Slot { at: self.bytes.len() as u32, len: bytes.len() as u32 };
+        self.bytes.extend_from_slice(bytes);
+        slot
+    }
+
+    fn write_over(&mut self, old: Slot, value: &[u8]) -> Slot {
+        if value.len() > old.len as usize {
+            self.unused += old.len as usize;
+            return self.append(value);
+        }
+        let start = old.at as usize;
+        self.bytes[start..start + value.len()].copy_from_slice(value);
+        self.unused += old.len as usize - value.len();
+        Slot { at: old.at, len: value.len() as u32 }
+    }
+
+    fn clear_away(&mut self) {
+        if self.unused > UNUSED_MIN && self.unused > self.bytes.len() / 2 {
+            *self = self.iter().collect();
         }
     }
 
@@ -118,7 +188,9 @@ impl Properties {
         match self.position(hash(name), name) {
             Some(i) => {
                 self.hashes.remove(i);
-                self.entries.remove(i);
+                let entry = self.entries.remove(i);
+                self.unused += (entry.name.len + entry.value.len) as usize;
+                self.clear_away();
                 true
             }
             None => false,
@@ -126,13 +198,13 @@ impl Properties {
     }
 
     /// All properties in insertion order.
-    pub fn iter(&self) -> impl Iterator<Item = &Property> {
-        self.entries.iter()
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Property<'_>> {
+        (0..self.entries.len()).map(|i| self.at(i))
     }
 
     /// Those that belong into the record.
-    pub fn stored(&self) -> impl Iterator<Item = &Property> {
-        self.entries.iter().filter(|p| p.stored)
+    pub fn stored(&self) -> impl Iterator<Item = Property<'_>> {
+        self.iter().filter(|p| p.stored)
     }
 
     /// Number of properties.
@@ -146,7 +218,31 @@ impl Properties {
     }
 }
 
-impl<N: AsRef<[u8]>, V: Into<BString>> FromIterator<(N, V)> for Properties {
+impl PartialEq for Properties {
+    fn eq(&self, other: &Properties) -> bool {
+        self.iter().eq(other.iter())
+    }
+}
+
+impl Eq for Properties {}
+
+impl std::fmt::Debug for Properties {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
+    }
+}
+
+impl<'a> FromIterator<Property<'a>> for Properties {
+    fn from_iter<I: IntoIterator<Item = Property<'a>>>(properties: I) -> Properties {
+        let mut all = Properties::new();
+        for property in properties {
+            all.put(property.name, property.value, property.stored);
+        }
+        all
+    }
+}
+
+impl<N: AsRef<[u8]>, V: AsRef<[u8]>> FromIterator<(N, V)> for Properties {
     fn from_iter<I: IntoIterator<Item = (N, V)>>(pairs: I) -> Properties {
         let mut all = Properties::new();
         for (name, value) in pairs {
@@ -166,8 +262,8 @@ mod tests {
         p.set_stored("B", "1");
         p.set_stored("A", "2");
         p.set_stored("B", "3");
-        let all: Vec<_> = p.iter().map(|p| (p.name.clone(), p.value.clone())).collect();
-        assert_eq!(all, [("B".into(), "3".into()), (BString::from("A"), BString::from("2"))]);
+        let all: Vec<_> = p.iter().map(|p| (p.name, p.value)).collect();
+        assert_eq!(all, [("B".into(), "3".into()), (BStr::new("A"), BStr::new("2"))]);
         assert_eq!(p.get_key(&Key::new("A")).unwrap(), "2");
     }
 
@@ -177,8 +273,24 @@ mod tests {
         p.set_stored(".HIDDEN", "1");
         p.set_stored("SHOWN", "1");
         p.set("KERNEL", "1");
-        assert_eq!(p.stored().map(|p| p.name.clone()).collect::<Vec<_>>(), ["SHOWN"]);
+        assert_eq!(p.stored().map(|p| p.name).collect::<Vec<_>>(), ["SHOWN"]);
         assert!(p.remove("SHOWN") && !p.remove("SHOWN"));
         assert_eq!(p.len(), 2);
+    }
+
+    #[test]
+    fn values_that_grow_and_shrink_stay_what_they_are() {
+        let mut p = Properties::new();
+        p.set("A", "1");
+        p.set("B", "two");
+        for n in 0..3000usize {
+            p.set("A", "x".repeat(n % 300));
+            p.set("B", (n * 7).to_string());
+            assert_eq!(p.get("A").unwrap().len(), n % 300);
+        }
+        assert!(p.bytes.len() < 3 * UNUSED_MIN, "{} bytes are held", p.bytes.len());
+        assert_eq!(p.get("B").unwrap(), "20993");
+        let same: Properties = [("A", "x".repeat(299)), ("B", "20993".into())].into_iter().collect();
+        assert_eq!(p, same);
     }
 }

@@ -51,14 +51,36 @@ impl std::fmt::Display for UeventError {
 
 impl std::error::Error for UeventError {}
 
+/// What most uevents hold, with what is added to them later.
+const PROPERTIES: usize = 24;
+/// See [`PROPERTIES`].
+const BYTES: usize = 640;
+
+/// Strings of a datagram, each ended by NUL.
+struct Strings<'a>(&'a [u8]);
+
+impl<'a> Iterator for Strings<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let end = self.0.find_byte(0).unwrap_or(self.0.len());
+        let string = &self.0[..end];
+        self.0 = &self.0[(end + 1).min(self.0.len())..];
+        Some(string)
+    }
+}
+
 impl Uevent {
     /// Parses a datagram of the kernel: `ACTION@DEVPATH\0K=V\0...`.
     pub fn parse_kernel(datagram: &[u8]) -> Result<Uevent, UeventError> {
         if datagram.starts_with(b"libudev") {
             return Err(UeventError::NotKernel);
         }
-        let mut strings = datagram.split(|&b| b == 0);
-        if !strings.next().is_some_and(|s| s.contains_str("@/")) {
+        let mut strings = Strings(datagram);
+        if !strings.next().is_some_and(|s| s.windows(2).any(|w| w == b"@/")) {
             return Err(UeventError::NoHeader);
         }
         Uevent::from_lines(strings)
@@ -67,10 +89,11 @@ impl Uevent {
     /// Parses `KEY=VALUE` strings in any order. Strings without `=` and properties that no record
     /// could hold (see [`valid_property`]) are skipped: the rest of the message is used, as from v262.
     pub fn from_lines<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Result<Uevent, UeventError> {
-        let mut properties = Properties::new();
+        let mut properties = Properties::with_capacity(PROPERTIES, BYTES);
         for line in lines {
-            let Some((name, value)) = line.split_once_str("=") else { continue };
-            let value = value.lines().next().unwrap_or_default();
+            let Some(equals) = line.find_byte(b'=') else { continue };
+            let (name, value) = (&line[..equals], &line[equals + 1..]);
+            let value = &value[..value.find_byte(b'\n').unwrap_or(value.len())];
             if value.is_empty() || !valid_property(name, value) {
                 continue;
             }
@@ -83,10 +106,10 @@ impl Uevent {
         let bad = |name: &'static str, value: &BStr| UeventError::Bad(name, value.to_owned());
         let devpath = get("DEVPATH")?.to_owned();
         let subsystem = get("SUBSYSTEM")?.to_owned();
-        let action = get("ACTION").and_then(|a| Action::parse(a).ok_or(bad("ACTION", a)))?;
+        let action = get("ACTION").and_then(|a| Action::parse(a).ok_or_else(|| bad("ACTION", a)))?;
         let seqnum = get("SEQNUM").and_then(|s| {
             let number = s.to_str().ok().filter(|s| s.bytes().all(|b| b.is_ascii_digit()));
-            number.and_then(|s| s.parse().ok()).filter(|&n| n > 0).ok_or(bad("SEQNUM", s))
+            number.and_then(|s| s.parse().ok()).filter(|&n| n > 0).ok_or_else(|| bad("SEQNUM", s))
         })?;
         if !is_devpath(&devpath) {
             return Err(bad("DEVPATH", devpath.as_bstr()));
@@ -126,7 +149,9 @@ pub fn valid_property_name(name: &[u8]) -> bool {
 
 /// See [`valid_property`].
 pub fn valid_property_value(value: &[u8]) -> bool {
-    value.to_str().is_ok_and(|text| !text.chars().any(|c| c.is_ascii_control()))
+    let plain = |b: &u8| (0x20..0x7f).contains(b);
+    value.iter().all(plain)
+        || (!value.iter().any(u8::is_ascii_control) && std::str::from_utf8(value).is_ok())
 }
 
 #[cfg(test)]

@@ -254,6 +254,11 @@ impl Evaluation {
         &self.state.outcome.event
     }
 
+    /// The question that waits for its answer.
+    pub fn asked(&self) -> Option<&Ask> {
+        self.open.as_ref()
+    }
+
     /// The parents of the device, if a rule asked for them.
     pub fn parents(&self) -> Option<&Arc<[ParentDevice]>> {
         self.facts.known_parents()
@@ -570,7 +575,7 @@ impl Evaluation {
         if let Some(p) = event.properties.find(name)
             && !p.stored
         {
-            self.state.replaced.push((p.name.clone(), p.value.clone()));
+            self.state.replaced.push((p.name.to_owned(), p.value.to_owned()));
         }
     }
 

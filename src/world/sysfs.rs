@@ -203,7 +203,7 @@ impl Sysfs {
         let mut properties = Properties::new();
         properties.set("DEVPATH", devpath);
         for property in self.uevent_properties(devpath).iter() {
-            properties.set(&property.name, property.value.clone());
+            properties.set(property.name, property.value);
         }
         if let Some(subsystem) = self.subsystem(devpath) {
             properties.set("SUBSYSTEM", subsystem);

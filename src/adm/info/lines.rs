@@ -29,7 +29,7 @@ pub fn of(view: &View) -> Vec<BString> {
     lines.add_some(b'Q', view.properties.get("DISKSEQ").unwrap_or_default());
     lines.add_some(b'V', device.driver.as_ref().map_or(&[], |t| t.as_slice()));
     for property in view.properties.iter() {
-        lines.add(b'E', &[&property.name[..], b"=", &property.value].concat());
+        lines.add(b'E', &[property.name.as_bytes(), b"=", property.value].concat());
     }
     lines.0
 }

@@ -425,7 +425,7 @@ impl Evaluation {
             return Some(replaced.1.clone());
         }
         let kernel = event.properties.find(name).filter(|p| !p.stored && !name.starts_with(b"."));
-        kernel.map(|p| p.value.clone())
+        kernel.map(|p| p.value.to_owned())
     }
 
     fn import_parent<'p>(&self, negate: bool, pattern: &Template) -> Try<Tried<'p>> {
@@ -439,8 +439,8 @@ impl Evaluation {
             .parent_state(0)?
             .properties
             .iter()
-            .filter(|p| !p.name.starts_with(b".") && glob.matches(&p.name))
-            .map(|p| (p.name.clone(), p.value.clone()))
+            .filter(|p| !p.name.starts_with(b".") && glob.matches(p.name))
+            .map(|p| (p.name.to_owned(), p.value.to_owned()))
             .collect();
         let imported = !properties.is_empty();
         Ok(Tried { holds: imported != negate, change: Change::Import { properties, note: None } })
