@@ -13,6 +13,7 @@ use crate::helper::operations::{Operation, Reply as HelperReply};
 use crate::links::{self, Exists, LinkAttr, Mark, Refresh, Table};
 use crate::model::command::split_command;
 use crate::model::effect::Effect;
+use crate::model::event::BuildFnv;
 use crate::model::{Action, Errno, Event, IfIndex};
 use crate::rules::ask::{Attr, BuiltinName, BuiltinResult, Exit, ParentDevice, ParentState, Subject};
 use crate::rules::outcome::RunItem;
@@ -24,7 +25,7 @@ use crate::world::constants::Constants;
 use crate::world::database::{self, Database, Records};
 use crate::world::files::Files;
 use crate::world::sysfs::Sysfs;
-use bstr::BString;
+use bstr::{BString, ByteSlice};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -87,13 +88,15 @@ pub(super) struct Pending {
 pub struct Answers {
     pub roots: Roots,
     pub sysfs: Sysfs,
+    /// The link table speaks for sysfs.
+    links_are_live: bool,
     pub files: Files,
     pub constants: Constants,
     pub accounts: Accounts,
     pub builtins: Builtins,
     /// Of other devices; None where no daemon has ever run.
     records: Option<Records>,
-    memories: HashMap<JobId, Memory>,
+    memories: HashMap<JobId, Memory, BuildFnv>,
     slow: SlowAttributes,
 }
 
@@ -105,9 +108,9 @@ pub struct World {
     /// Sends to listeners; None where nobody can listen, as when events come from a file.
     pub announcer: Option<OwnedFd>,
     /// Locks of disks held for jobs.
-    pub(super) locks: HashMap<JobId, OwnedFd>,
+    pub(super) locks: HashMap<JobId, OwnedFd, BuildFnv>,
     /// Tasks that wait, one for each job at most.
-    pub(super) pending: HashMap<JobId, Pending>,
+    pub(super) pending: HashMap<JobId, Pending, BuildFnv>,
     /// A folder in `/run/udev` was not there when something was to be written.
     pub(super) folder_is_gone: bool,
 }
@@ -127,8 +130,8 @@ impl World {
             database,
             claims,
             announcer,
-            locks: HashMap::new(),
-            pending: HashMap::new(),
+            locks: HashMap::default(),
+            pending: HashMap::default(),
             folder_is_gone: false,
         })
     }
@@ -168,9 +171,10 @@ impl Answers {
             constants: Constants::new(roots),
             accounts: Accounts::new(roots),
             records: Records::open(&roots.run).ok(),
+            links_are_live: roots.sys_is_real(),
             roots: roots.clone(),
             builtins,
-            memories: HashMap::new(),
+            memories: HashMap::default(),
             slow: SlowAttributes::default(),
         }
     }
@@ -301,33 +305,42 @@ impl Answers {
     }
 
     /// devpath and, if it is a network interface of the link table, ifindex of a subject.
-    fn place(
+    /// The row of the link table that speaks for a subject.
+    fn link_of(
         &mut self,
         links: &Table,
         job: JobId,
         event: &Event,
         subject: &Subject,
-    ) -> Option<(BString, BString, Option<IfIndex>)> {
-        let real = self.roots.sys_is_real();
+    ) -> Option<IfIndex> {
+        if !self.links_are_live {
+            return None;
+        }
         match subject {
-            Subject::Event => {
-                let ifindex = event.device.ifindex.filter(|_| real && event.device.subsystem == "net");
-                Some((event.device.devpath.clone(), event.device.subsystem.clone(), ifindex))
+            Subject::Event => event.device.ifindex.filter(|_| event.device.subsystem == "net"),
+            Subject::Parent(index) => {
+                let parents = self.parents(job, event);
+                let parent = parents.get(usize::from(*index)).filter(|p| p.subsystem == "net")?;
+                links.by_name(&parent.sysname).map(|link| link.ifindex())
             }
+            Subject::Named { subsystem, sysname } if subsystem == "net" => {
+                links.by_name(sysname).map(|link| link.ifindex())
+            }
+            Subject::Named { .. } => None,
+        }
+    }
+
+    /// devpath and subsystem of a subject.
+    fn place(&mut self, job: JobId, event: &Event, subject: &Subject) -> Option<(BString, BString)> {
+        match subject {
+            Subject::Event => Some((event.device.devpath.clone(), event.device.subsystem.clone())),
             Subject::Parent(index) => {
                 let parents = self.parents(job, event);
                 let parent = parents.get(usize::from(*index))?;
-                let link = links.by_name(&parent.sysname).filter(|_| real && parent.subsystem == "net");
-                Some((parent.devpath.clone(), parent.subsystem.clone(), link.map(|l| l.ifindex())))
+                Some((parent.devpath.clone(), parent.subsystem.clone()))
             }
             Subject::Named { subsystem, sysname } => {
-                let link = links.by_name(sysname).filter(|_| real && *subsystem == "net");
-                if let Some(link) = link {
-                    let devpath = [b"/class/net/", sysname.as_slice()].concat();
-                    return Some((devpath.into(), subsystem.clone(), Some(link.ifindex())));
-                }
-                let devpath = self.sysfs.device_of(subsystem, sysname)?;
-                Some((devpath, subsystem.clone(), None))
+                Some((self.sysfs.device_of(subsystem, sysname)?, subsystem.clone()))
             }
         }
     }
@@ -341,43 +354,46 @@ impl Answers {
         name: &BString,
         facts: &[Fact],
     ) -> Result<Attr, Need> {
-        let Some((devpath, subsystem, ifindex)) = self.place(links, job, event, subject) else {
-            return Ok(Attr::NoDevice);
-        };
         if let Some(Fact::Helper(reply)) = facts.last() {
             return Ok(match reply {
                 HelperReply::Text(Ok(Some(text))) => Attr::Value(text.clone()),
                 _ => Attr::Missing,
             });
         }
-        let by_helper = |answers: &Answers| {
-            Err(Need::Helper(Operation::ReadAttr {
-                path: answers.sysfs.path_of(&devpath, name).into_os_string().into_vec().into(),
-            }))
-        };
-        if let Some(ifindex) = ifindex {
-            let mark = self.mark(links, job, event);
-            match links::attr(links, ifindex, name, mark) {
-                LinkAttr::Text(text) => return Ok(Attr::Value(text)),
-                LinkAttr::Missing => return Ok(Attr::Missing),
-                // Whoever asked and still does not know it will not learn it.
-                LinkAttr::Unknown | LinkAttr::NeedsRefresh(_) if facts.len() > 1 => return Ok(Attr::Missing),
-                LinkAttr::Unknown => return Err(Need::Link(ifindex)),
-                LinkAttr::NeedsRefresh(refresh) => {
-                    return Err(Need::FreshLink { ifindex, statistics: refresh == Refresh::Statistics });
-                }
-                LinkAttr::Slow => return by_helper(self),
-                LinkAttr::FromSysfs if links::is_free_of_locks(name) => {
-                    return Ok(self.sysfs.attr(&devpath, name));
-                }
-                LinkAttr::FromSysfs => {}
+        let link = match self.link_of(links, job, event, subject) {
+            Some(ifindex) => {
+                let mark = self.mark(links, job, event);
+                Some((ifindex, links::attr(links, ifindex, name, mark)))
             }
+            None => None,
+        };
+        match link {
+            Some((_, LinkAttr::Text(text))) => return Ok(Attr::Value(text)),
+            Some((_, LinkAttr::Missing)) => return Ok(Attr::Missing),
+            // Whoever asked and still does not know it will not learn it.
+            Some((_, LinkAttr::Unknown | LinkAttr::NeedsRefresh(_))) if facts.len() > 1 => {
+                return Ok(Attr::Missing);
+            }
+            Some((ifindex, LinkAttr::Unknown)) => return Err(Need::Link(ifindex)),
+            Some((ifindex, LinkAttr::NeedsRefresh(refresh))) => {
+                return Err(Need::FreshLink { ifindex, statistics: refresh == Refresh::Statistics });
+            }
+            Some((_, LinkAttr::Slow | LinkAttr::FromSysfs)) | None => {}
         }
-        if self.slow.contains(subsystem.as_ref(), name.as_ref()) {
-            return by_helper(self);
+        let Some((devpath, subsystem)) = self.place(job, event, subject) else { return Ok(Attr::NoDevice) };
+        let (subsystem, name) = (subsystem.as_bstr(), name.as_bstr());
+        match link {
+            Some((_, LinkAttr::FromSysfs)) if links::is_free_of_locks(name) => {
+                return Ok(self.sysfs.attr(&devpath, name));
+            }
+            Some((_, LinkAttr::FromSysfs)) | None if !self.slow.contains(subsystem, name) => {
+                let sysfs = &self.sysfs;
+                return Ok(self.slow.measure(subsystem, name, || sysfs.attr(&devpath, name)));
+            }
+            _ => {}
         }
-        let sysfs = &self.sysfs;
-        Ok(self.slow.measure(subsystem.as_ref(), name.as_ref(), || sysfs.attr(&devpath, name)))
+        let path = self.sysfs.path_of(&devpath, name).into_os_string().into_vec().into();
+        Err(Need::Helper(Operation::ReadAttr { path }))
     }
 
     /// How fresh rows must be for this job. The kernel's own `add` comes before the first message of
@@ -401,7 +417,7 @@ impl Answers {
     ) -> Result<Result<Option<u32>, Errno>, Need> {
         let device = &event.device;
         let relative = !path.starts_with(b"/") && !path.starts_with(b"[");
-        if let (true, true, Some(ifindex)) = (relative, self.roots.sys_is_real(), device.ifindex) {
+        if let (true, true, Some(ifindex)) = (relative, self.links_are_live, device.ifindex) {
             match links::exists(links, ifindex, path) {
                 Exists::Mode(mode) => return Ok(Ok(Some(mode))),
                 Exists::No => return Ok(Ok(None)),

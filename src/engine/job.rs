@@ -136,6 +136,8 @@ enum Awaiting {
 pub struct Job {
     pub id: JobId,
     pub entry: EntryId,
+    /// Renaming an interface does not change it.
+    device_id: Option<DeviceId>,
     /// When the event was received: USEC_INITIALIZED of a new device.
     received: Now,
     /// When work on it began: the time budget of its programs counts from here.
@@ -164,6 +166,7 @@ impl Job {
         Job {
             id,
             entry: ready.entry,
+            device_id: event.device.id(),
             received: ready.received,
             started: now,
             since: now,
@@ -254,7 +257,7 @@ impl Job {
     }
 
     fn id_of_device(&self) -> Option<DeviceId> {
-        self.event().device.id()
+        self.device_id.clone()
     }
 
     fn perform(&mut self, effect: Effect, awaiting: Awaiting, next: Phase) -> Step {
@@ -666,6 +669,9 @@ impl Job {
         let outcome = self.outcome()?;
         let keep_empty = outcome.event.device.devnum.is_some() || outcome.event.device.ifindex.is_some();
         let record = Arc::new(record_of(outcome));
+        if record.is_empty() && !keep_empty && outcome.event.old.is_none() {
+            return None;
+        }
         let effect = Effect::WriteRecord { id, record, sticky: outcome.db_persist, keep_empty };
         Some(self.perform(effect, Awaiting::Must, next))
     }

@@ -15,7 +15,7 @@ use crate::model::event::{BuildFnv, OrderedSet};
 use crate::model::record::Record;
 use crate::model::{DeviceId, Properties, SeqNum, Uevent};
 use crate::sys::fs::Dir;
-use bstr::BString;
+use bstr::{BString, ByteSlice};
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
@@ -159,7 +159,7 @@ impl Database {
         let Some(known) = self.known.get_mut(id).filter(|known| known.has_record) else { return };
         self.buffer.clear();
         for property in properties.iter().filter(|p| is_identity(&p.name)) {
-            for part in [&property.name[..], b"=", &property.value, b"\0"] {
+            for part in [property.name.as_bytes(), b"=", property.value, b"\0"] {
                 self.buffer.extend_from_slice(part);
             }
         }
