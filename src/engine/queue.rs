@@ -12,8 +12,8 @@
 //! Coalescing (design.md section 5) begins when more events wait than [`Queue::new`] is told; the
 //! queue is then bounded by the number of devices, and no state is lost.
 
-use crate::model::event::{BuildFnv, Fnv};
 use crate::model::device::{last_component, parse_u32};
+use crate::model::event::{BuildFnv, Fnv};
 use crate::model::properties::Property;
 use crate::model::{Action, Now, Properties, SeqNum, Uevent};
 use bstr::BString;

@@ -150,8 +150,7 @@ pub fn valid_property_name(name: &[u8]) -> bool {
 /// See [`valid_property`].
 pub fn valid_property_value(value: &[u8]) -> bool {
     let plain = |b: &u8| (0x20..0x7f).contains(b);
-    value.iter().all(plain)
-        || (!value.iter().any(u8::is_ascii_control) && std::str::from_utf8(value).is_ok())
+    value.iter().all(plain) || (!value.iter().any(u8::is_ascii_control) && std::str::from_utf8(value).is_ok())
 }
 
 #[cfg(test)]
