@@ -434,7 +434,7 @@ mod tests {
     #[test]
     fn a_child_leads_its_own_process_group_with_no_signal_blocked_or_ignored() {
         let script = "read -r pid _ _ _ pgrp _ </proc/self/stat; [ $pid = $pgrp ] || echo group $pid $pgrp; \
-             grep -E 'Sig(Blk|Ign)' /proc/$$/status";
+             exec grep -E 'Sig(Blk|Ign)' /proc/self/status";
         let (_, output) =
             run(c"/bin/sh", &["sh", "-c", &format!("exec 2>&1; {script}")], &["PATH=/bin:/usr/bin"]).unwrap();
         let output = String::from_utf8(output).unwrap();
