@@ -150,7 +150,7 @@ fn verify(files: &[SourceFile], options: &Options, accounts: &Accounts) -> Repor
     for file in files {
         let mut found = compile(std::slice::from_ref(file), &compile_options).diagnostics;
         found.append(&mut lint::file(file));
-        found.sort_by_key(|d| d.rule);
+        found.sort_by_key(|d| (d.rule, d.line, d.column));
         for diagnostic in &found {
             let _ = writeln!(report.text, "{diagnostic}");
         }

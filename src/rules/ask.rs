@@ -150,10 +150,14 @@ impl BuiltinName {
         }
     }
 
+    /// The word of a command that should name a builtin; None if it has no word.
+    pub fn word(command: &[u8]) -> Option<&[u8]> {
+        command.split(|b| b.is_ascii_whitespace()).find(|word| !word.is_empty())
+    }
+
     /// The builtin that the first word of a command names; full names only, as from 262.
     pub fn of_command(command: &[u8]) -> Option<BuiltinName> {
-        let start = command.iter().position(|b| !b.is_ascii_whitespace()).unwrap_or(command.len());
-        let word = command[start..].split(|b| b.is_ascii_whitespace()).next()?;
+        let word = BuiltinName::word(command)?;
         BuiltinName::ALL.into_iter().find(|b| b.as_str().as_bytes() == word)
     }
 

@@ -310,7 +310,7 @@ impl<'a> FileCompiler<'a> {
             }
         }
         if let Err(error) = lexed {
-            let message = format!("invalid rule, dropped: {}", error.message);
+            let message = format!("{}; the rule is dropped", error.message);
             self.say(Severity::Error, source, error.at..error.at + 1, message, error.hint);
             return None;
         }
@@ -465,7 +465,7 @@ impl<'a> FileCompiler<'a> {
             return Ok(Op::Assign);
         }
         let names: Vec<&str> = allowed.iter().map(|op| op.as_str()).collect();
-        Err(self.refuse_op(line, token, &names.join(" ")))
+        Err(self.refuse_op(line, token, &names.join(" or ")))
     }
 
     /// A value with substitutions; a malformed one is only reported.
@@ -759,7 +759,8 @@ impl<'a> FileCompiler<'a> {
             Some(builtin) => Ok(builtin),
             None => {
                 let names: Vec<&str> = BuiltinName::ALL.iter().map(|b| b.as_str()).collect();
-                let message = format!("there is no builtin of this name: {:?}", token.value);
+                let word = BuiltinName::word(&token.value).unwrap_or_default().as_bstr();
+                let message = format!("there is no builtin {word:?}");
                 Err(self.refuse(line, token, message, &format!("one of {}", names.join(", "))))
             }
         }
@@ -1079,13 +1080,13 @@ const KEYS: [&str; 28] = [
     "TEST",
 ];
 
-/// The key that differs least, if it differs by at most two letters.
+/// The key that differs least, if it differs by at most two letters and half of what is written.
 fn nearest_key(key: &[u8]) -> Option<&'static str> {
     let key = key.to_ascii_uppercase();
     KEYS.into_iter()
         .map(|known| (distance(&key, known.as_bytes()), known))
         .min()
-        .filter(|(distance, _)| *distance <= 2)
+        .filter(|(distance, _)| *distance <= 2.min(key.len() / 2))
         .map(|(_, known)| known)
 }
 
@@ -1354,6 +1355,10 @@ mod tests {
             ("x", None),
             ("", None),
             ("--1", None),
+        for (key, hint) in [("kernel", "did you mean KERNEL?"), ("KERN", "did you mean KERNEL?"), ("FOO", "")]
+        {
+            assert_eq!(compiled(&format!("{key}==\"x\"")).diagnostics[0].hint, hint, "{key}");
+        }
         ] {
             assert_eq!(parse_priority(text.as_bytes()), number, "{text}");
         }
