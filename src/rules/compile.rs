@@ -532,8 +532,9 @@ impl<'a> FileCompiler<'a> {
 
     fn attr_name(&mut self, line: &LogicalLine, token: &RawToken) -> Result<AttrName, Refused> {
         let name = self.attr(line, token)?;
-        if let Some(named) = named_attr(name) {
-            return Ok(named);
+        if let Some((subsystem, sysname, attr)) = named_attr(name) {
+            let (subsystem, sysname, attr) = (subsystem.into(), sysname.into(), attr.into());
+            return Ok(AttrName::Of { subsystem, sysname, attr });
         }
         if !name.contains(&b'%') && !name.contains(&b'$') {
             return Ok(AttrName::Literal(name.to_owned()));
@@ -966,17 +967,6 @@ fn list_op(op: Op) -> ListOp {
     }
 }
 
-/// `[subsystem/sysname]attr` or `[...]/attr`; None for any other form.
-fn named_attr(name: &[u8]) -> Option<AttrName> {
-    let (inside, rest) = name.strip_prefix(b"[")?.split_once_str("]")?;
-    let (subsystem, sysname) = inside.split_once_str("/")?;
-    let attr = rest.strip_prefix(b"/").unwrap_or(rest);
-    if subsystem.is_empty() || sysname.is_empty() || attr.is_empty() {
-        return None;
-    }
-    Some(AttrName::Of { subsystem: subsystem.into(), sysname: sysname.into(), attr: attr.into() })
-}
-
 /// Names that rules must not assign: the list of v258 (rules.md section 13).
 fn is_protected(name: &[u8]) -> bool {
     const NAMES: [&str; 25] = [
@@ -1355,10 +1345,6 @@ mod tests {
             ("x", None),
             ("", None),
             ("--1", None),
-        for (key, hint) in [("kernel", "did you mean KERNEL?"), ("KERN", "did you mean KERNEL?"), ("FOO", "")]
-        {
-            assert_eq!(compiled(&format!("{key}==\"x\"")).diagnostics[0].hint, hint, "{key}");
-        }
         ] {
             assert_eq!(parse_priority(text.as_bytes()), number, "{text}");
         }
@@ -1369,5 +1355,9 @@ mod tests {
         let all = compiled("\n  SUBSYTEM==\"net\", ENV{A}=\"1\"");
         let found = &all.diagnostics[0];
         assert_eq!((found.line, found.column, found.hint.as_str()), (2, 3, "did you mean SUBSYSTEM?"));
+        for (key, hint) in [("kernel", "did you mean KERNEL?"), ("KERN", "did you mean KERNEL?"), ("FOO", "")]
+        {
+            assert_eq!(compiled(&format!("{key}==\"x\"")).diagnostics[0].hint, hint, "{key}");
+        }
     }
 }

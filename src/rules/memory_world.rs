@@ -5,6 +5,7 @@
 //! in no table does not exist: a program that is not listed cannot be started.
 
 use super::ask::{Answer, Ask, Attr, BuiltinResult, Constant, Exit, ParentDevice, ParentState, Subject};
+use super::program::split_named;
 use crate::model::device::last_component;
 use crate::model::{Action, Errno, Event, Properties, SeqNum, Tags, Uevent};
 use bstr::{BString, ByteSlice};
@@ -183,11 +184,10 @@ impl MemoryWorld {
         if text.starts_with(b"/") {
             return Some(text.clone());
         }
-        let (devpath, rest) = match text.strip_prefix(b"[").and_then(|t| t.split_once_str("]")) {
-            Some((device, rest)) => {
-                let (subsystem, sysname) = device.split_once_str("/")?;
+        let (devpath, rest) = match split_named(text) {
+            Some((subsystem, sysname, rest)) => {
                 let device = self.named(&subsystem.into(), &sysname.into())?;
-                (&device.devpath, rest.strip_prefix(b"/").unwrap_or(rest))
+                (&device.devpath, rest.as_bytes())
             }
             None => (&event.device.devpath, text.as_slice()),
         };

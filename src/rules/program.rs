@@ -8,7 +8,7 @@ use super::ask::{BuiltinName, Constant};
 use super::pattern::Pattern;
 use super::subst::Template;
 use crate::model::Key;
-use bstr::BString;
+use bstr::{BStr, BString, ByteSlice};
 
 /// All rules of all files, in evaluation order.
 #[derive(Clone, Debug, Default)]
@@ -262,6 +262,21 @@ pub enum AttrName {
     Template(Template),
 }
 
+/// The parts of `[subsystem/sysname]rest` or `[subsystem/sysname]/rest`: subsystem and sysname, which are
+/// not empty, and the rest, which may be. None for any other form.
+pub fn split_named(text: &[u8]) -> Option<(&BStr, &BStr, &BStr)> {
+    let (device, rest) = text.strip_prefix(b"[")?.split_once_str("]")?;
+    let (subsystem, sysname) = device.split_once_str("/")?;
+    let rest = rest.strip_prefix(b"/").unwrap_or(rest);
+    let whole = !subsystem.is_empty() && !sysname.is_empty();
+    whole.then(|| (subsystem.as_bstr(), sysname.as_bstr(), rest.as_bstr()))
+}
+
+/// [`split_named`] with an attribute as the rest.
+pub fn named_attr(text: &[u8]) -> Option<(&BStr, &BStr, &BStr)> {
+    split_named(text).filter(|(_, _, attr)| !attr.is_empty())
+}
+
 /// A comparison on the device or one of its parents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParentMatch {
@@ -278,4 +293,33 @@ pub enum ParentKey {
     Driver,
     Attr(AttrName),
     Tag,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_named_by_subsystem_and_sysname() {
+        for (text, parts) in [
+            ("[net/eth0]mtu", Some(("net", "eth0", "mtu"))),
+            ("[net/eth0]/queues/x", Some(("net", "eth0", "queues/x"))),
+            ("[drivers/pci:a/b]x", Some(("drivers", "pci:a/b", "x"))),
+            ("[net/eth0]", Some(("net", "eth0", ""))),
+            ("[net/eth0]/", Some(("net", "eth0", ""))),
+            ("[net/]x", None),
+            ("[/eth0]x", None),
+            ("[net]x", None),
+            ("[net/eth0", None),
+            ("net/eth0]x", None),
+        ] {
+            let split = |t| -> (&BStr, &BStr, &BStr) {
+                let (a, b, c): (&str, &str, &str) = t;
+                (a.into(), b.into(), c.into())
+            };
+            assert_eq!(split_named(text.as_bytes()), parts.map(split), "{text}");
+            let attr = parts.filter(|p| !p.2.is_empty()).map(split);
+            assert_eq!(named_attr(text.as_bytes()), attr, "{text}");
+        }
+    }
 }

@@ -9,6 +9,7 @@ use super::Roots;
 use super::constants::Constants;
 use super::sysfs::Sysfs;
 use crate::model::Errno;
+use crate::rules::program::split_named;
 use bstr::{BString, ByteSlice};
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
@@ -54,11 +55,11 @@ impl Files {
 
     /// Where a path of TEST lies before stars are expanded; None for a device that is not there.
     fn place(&self, devpath: &[u8], path: &[u8]) -> Option<PathBuf> {
-        if let Some(named) = parse_named(path) {
-            let device = self.sysfs.device_of(named.subsystem, named.sysname)?;
-            return Some(match named.rest {
-                b"" => self.sysfs.path(&device),
-                rest => self.sysfs.path_of(&device, rest),
+        if let Some((subsystem, sysname, rest)) = split_named(path) {
+            let device = self.sysfs.device_of(subsystem, sysname)?;
+            return Some(match rest.is_empty() {
+                true => self.sysfs.path(&device),
+                false => self.sysfs.path_of(&device, rest),
             });
         }
         Some(match path.first() {
@@ -67,8 +68,8 @@ impl Files {
         })
     }
 
-    /// A kernel parameter, its name in slash form below `/proc/sys` (see [`sysctl_name`]). None if
-    /// there is no such parameter; EINVAL for a name that leads elsewhere.
+    /// A kernel parameter, its name in slash form below `/proc/sys`. None if there is no such
+    /// parameter; EINVAL for a name that leads elsewhere.
     pub fn sysctl_read(&self, name: &[u8]) -> Result<Option<BString>, Errno> {
         match read_bounded(&self.sysctl_path(name)?, PARAMETER_MAX) {
             Ok(value) => Ok(Some(value)),
@@ -118,10 +119,10 @@ impl Files {
     /// below the device; one `*/` is expanded. The symlinks before the last component are followed,
     /// and the result must lie in sysfs (EXDEV). ENODEV, ENOENT if there is no such.
     pub fn write_attr_target(&self, devpath: &[u8], target: &[u8]) -> Result<BString, Errno> {
-        let path = match parse_named(target) {
-            Some(named) => {
-                let device = self.sysfs.device_of(named.subsystem, named.sysname);
-                self.sysfs.path_of(&device.ok_or(Errno(libc::ENODEV))?, named.rest)
+        let path = match split_named(target) {
+            Some((subsystem, sysname, rest)) => {
+                let device = self.sysfs.device_of(subsystem, sysname);
+                self.sysfs.path_of(&device.ok_or(Errno(libc::ENODEV))?, rest)
             }
             None => self.sysfs.path_of(devpath, target),
         };
@@ -156,36 +157,6 @@ pub fn write_parameter(path: &Path, value: &[u8]) -> Result<(), Errno> {
         text.push(b'\n');
     }
     write_once(path, &text)
-}
-
-/// `[subsystem/sysname]rest`; a slash in front of the rest is gone.
-#[derive(Debug, PartialEq, Eq)]
-struct Named<'a> {
-    subsystem: &'a [u8],
-    sysname: &'a [u8],
-    rest: &'a [u8],
-}
-
-/// None for what is not of this form.
-fn parse_named(text: &[u8]) -> Option<Named<'_>> {
-    let (inside, rest) = text.strip_prefix(b"[")?.split_once_str("]")?;
-    let (subsystem, sysname) = inside.split_once_str("/")?;
-    if subsystem.is_empty() || sysname.is_empty() {
-        return None;
-    }
-    Some(Named { subsystem, sysname, rest: rest.strip_prefix(b"/").unwrap_or(rest) })
-}
-
-/// Name of a kernel parameter in slash form: if the first separator is a dot, dots and slashes change
-/// places (`net.ipv4.conf.eth0/1.x` is `net/ipv4/conf/eth0.1/x`).
-pub fn sysctl_name(name: &[u8]) -> BString {
-    let dotted = name.iter().find(|b| matches!(b, b'/' | b'.')) == Some(&b'.');
-    let swap = |&b: &u8| match b {
-        b'.' if dotted => b'/',
-        b'/' if dotted => b'.',
-        other => other,
-    };
-    name.iter().map(swap).collect::<Vec<u8>>().into()
 }
 
 /// Replaces the first component that is `*` by the first name in its directory for which the rest of
@@ -329,20 +300,6 @@ mod tests {
         }
         assert_eq!(files.mode(DEVICE, b"/etc/here"), Ok(Some(libc::S_IFREG | 0o640)));
         assert_eq!(files.mode(DEVICE, b"size/*/x"), Err(Errno(libc::ENOTDIR)));
-    }
-
-    #[test]
-    fn names_of_parameters_may_be_written_with_dots_or_slashes() {
-        for (written, name) in [
-            ("net/ipv4/x", "net/ipv4/x"),
-            ("net.ipv4.x", "net/ipv4/x"),
-            ("net/ipv4/conf/eth0.1/x", "net/ipv4/conf/eth0.1/x"),
-            ("net.ipv4.conf.eth0/1.x", "net/ipv4/conf/eth0.1/x"),
-            ("plain", "plain"),
-            ("", ""),
-        ] {
-            assert_eq!(sysctl_name(written.as_bytes()), name);
-        }
     }
 
     #[test]

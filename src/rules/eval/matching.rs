@@ -8,7 +8,7 @@ use crate::model::{Action, Errno, Key};
 use crate::rules::ask::{Ask, BuiltinName};
 use crate::rules::glob::Glob;
 use crate::rules::pattern::{Alternative, Pattern};
-use crate::rules::program::{AttrName, Match, MatchKey, ParentKey, ParentMatch, Token};
+use crate::rules::program::{AttrName, Match, MatchKey, ParentKey, ParentMatch, Token, named_attr};
 use crate::rules::sanitise::{self, replace_bytes, trim, trim_end};
 use crate::rules::specialise::{Run, matches_subsystem};
 use crate::rules::subst::{Expansion, Subst, Template, Value, result_part};
@@ -325,7 +325,7 @@ impl Evaluation {
 
     /// `$attr{name}`: of a named device, else of the event's own, else of dev_parent.
     fn attr_value(&self, name: &BStr) -> Try<Option<&BStr>> {
-        if let Some((subsystem, sysname, attr)) = super::text::named_attr(name) {
+        if let Some((subsystem, sysname, attr)) = named_attr(name) {
             return self.facts.named_attr(subsystem, sysname, attr);
         }
         match (self.facts.attr(0, name)?, self.state.dev_parent) {

@@ -128,15 +128,6 @@ pub(super) fn sysctl_name(name: &[u8]) -> Option<BString> {
     plain.then(|| path.into())
 }
 
-/// The parts of `[subsystem/sysname]attr` or `[subsystem/sysname]/attr`.
-pub(super) fn named_attr(text: &[u8]) -> Option<(&BStr, &BStr, &BStr)> {
-    let (device, attr) = text.strip_prefix(b"[")?.split_once_str("]")?;
-    let (subsystem, sysname) = device.split_once_str("/")?;
-    let attr = attr.strip_prefix(b"/").unwrap_or(attr);
-    let whole = !subsystem.is_empty() && !sysname.is_empty() && !attr.is_empty();
-    whole.then(|| (subsystem.as_bstr(), sysname.as_bstr(), attr.as_bstr()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -210,16 +201,6 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(sysctl_name(name.as_bytes()), path.map(BString::from), "{name}");
-        }
-    }
-
-    #[test]
-    fn attributes_of_named_devices() {
-        let parts = |text: &'static str| named_attr(text.as_bytes()).map(|(a, b, c)| format!("{a} {b} {c}"));
-        assert_eq!(parts("[net/eth0]address").as_deref(), Some("net eth0 address"));
-        assert_eq!(parts("[a/b/c]/d/e").as_deref(), Some("a b/c d/e"));
-        for text in ["[net/eth0]", "[net]x", "[/eth0]x", "[net/]x", "net/eth0]x", "[net/eth0"] {
-            assert_eq!(parts(text), None, "{text}");
         }
     }
 }
