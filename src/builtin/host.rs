@@ -95,7 +95,7 @@ impl Host {
     }
 
     fn has_command_line(&self, value: &str) -> bool {
-        let words = super::naming_scheme::command_line_words(&self.command_line);
+        let words = crate::model::command::kernel_words(&self.command_line);
         words.iter().any(|word| match value.contains('=') {
             true => word == value,
             // A bare word is found with and without a value.

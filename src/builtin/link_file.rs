@@ -141,7 +141,7 @@ impl LinkFiles {
                 files.push(file);
             }
         }
-        let option = super::naming_scheme::command_line_value(&host.command_line, "net.ifnames");
+        let option = crate::model::command::kernel_value(&host.command_line, b"net.ifnames", false);
         let names_enabled = match option {
             Some(Some(value)) => parse_bool(&value).unwrap_or(true),
             Some(None) | None => true,

@@ -20,6 +20,7 @@ pub mod path_id;
 pub mod value;
 
 use crate::links::{Lookup, Table};
+use crate::model::command::kernel_value;
 use crate::model::{Errno, Event, IfIndex};
 use crate::rules::ask::{BuiltinName, BuiltinResult};
 use crate::world::Roots;
@@ -90,7 +91,7 @@ impl Builtins {
     /// Loads what the builtins need: naming scheme and .link files. `command_line` is the text of
     /// /proc/cmdline, `naming_scheme` is NET_NAMING_SCHEME of the environment. The texts are for the log.
     pub fn load(roots: &Roots, command_line: &[u8], naming_scheme: Option<&[u8]>) -> (Builtins, Vec<String>) {
-        let from_kernel = naming_scheme::command_line_value(command_line, "net.naming_scheme").flatten();
+        let from_kernel = kernel_value(command_line, b"net.naming_scheme", false).flatten();
         let (scheme, warning) =
             NamingScheme::select(from_kernel.as_ref().map(|v| v.as_ref()), naming_scheme.map(BStr::new));
         let constants = Constants::new(roots);

@@ -3,7 +3,7 @@
 //!
 //! The table must never change for a name that exists; new behaviour is a new flag in a new scheme.
 
-use bstr::{BStr, BString, ByteSlice};
+use bstr::{BStr, ByteSlice};
 
 /// One difference between schemes. The bit numbers are those of builtins.md 1.1.2. Two of its flags
 /// are not here: NSPAWN_LONG_HASH concerns a container tool, and REPLACE_STRICTLY's older form is
@@ -159,45 +159,6 @@ impl NamingScheme {
     }
 }
 
-/// The last value of a key on the kernel command line, `-` and `_` being equal in keys; Some(None)
-/// for the key without `=`. Quotes keep blanks together.
-pub fn command_line_value(command_line: &[u8], key: &str) -> Option<Option<BString>> {
-    let same = |name: &[u8]| {
-        name.len() == key.len()
-            && name
-                .iter()
-                .zip(key.bytes())
-                .all(|(&a, b)| a == b || (matches!(a, b'-' | b'_') && matches!(b, b'-' | b'_')))
-    };
-    command_line_words(command_line)
-        .into_iter()
-        .filter_map(|word| match word.split_once_str("=") {
-            Some((name, value)) if same(name) => Some(Some(BString::from(value))),
-            None if same(&word) => Some(None),
-            _ => None,
-        })
-        .next_back()
-}
-
-/// The words of a kernel command line, quotes removed.
-pub fn command_line_words(command_line: &[u8]) -> Vec<BString> {
-    let mut words = Vec::new();
-    let mut word: Option<BString> = None;
-    let mut quoted = false;
-    for &byte in command_line {
-        match byte {
-            b'"' => {
-                quoted = !quoted;
-                word.get_or_insert_default();
-            }
-            _ if byte.is_ascii_whitespace() && !quoted => words.extend(word.take()),
-            _ => word.get_or_insert_default().push(byte),
-        }
-    }
-    words.extend(word);
-    words
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -246,14 +207,5 @@ mod tests {
             let lost = pair[0].flags & !pair[1].flags;
             assert_eq!(lost, if pair[1].name == "v255" { Flag::BridgeMultifunctionSlot.bit() } else { 0 });
         }
-    }
-
-    #[test]
-    fn the_last_value_of_the_command_line_counts_and_dash_equals_underscore() {
-        let line = b"quiet net.naming-scheme=v247 \"net.naming_scheme=v249\" net.ifnames x=\"a b\"\n";
-        assert_eq!(command_line_value(line, "net.naming_scheme"), Some(Some("v249".into())));
-        assert_eq!(command_line_value(line, "net.ifnames"), Some(None));
-        assert_eq!(command_line_value(line, "net"), None);
-        assert_eq!(command_line_value(line, "x"), Some(Some("a b".into())));
     }
 }

@@ -13,7 +13,7 @@
 
 use super::{Roots, files};
 use crate::model::ResolveNames;
-use crate::model::command::split_command;
+use crate::model::command::kernel_words;
 use bstr::{BStr, BString, ByteSlice};
 use log::LevelFilter;
 use std::collections::BTreeMap;
@@ -266,7 +266,7 @@ fn unquote(text: &[u8]) -> BString {
 /// What the kernel command line says: `udev.key=value`, in the initrd also with `rd.` in front.
 fn parse_kernel_command_line(text: &[u8], in_initrd: bool, messages: &mut Vec<String>) -> Overrides {
     let mut overrides = Overrides::default();
-    for word in split_command(text) {
+    for word in kernel_words(text) {
         let stripped = match word.strip_prefix(b"rd.") {
             Some(_) if !in_initrd => continue,
             Some(rest) => rest,

@@ -1,8 +1,9 @@
 //! Matches: comparisons with the device, its parents, files, programs, imports (rules.md 3, 4).
 
 use super::facts::{Try, fail};
-use super::text::{command_line_value, parse_properties, sysctl_name, whole_lines};
+use super::text::{parse_properties, sysctl_name, whole_lines};
 use super::{Change, Evaluation, Tried, does, holds};
+use crate::model::command::kernel_value;
 use crate::model::event::{OrderedSet, render_tags};
 use crate::model::{Action, Errno, Key};
 use crate::rules::ask::{Ask, BuiltinName};
@@ -137,7 +138,8 @@ impl Evaluation {
             }
             Token::ImportCommandLine { negate, key } => {
                 let line = self.facts.text("the kernel command line", || Ask::CommandLine)?;
-                let value = command_line_value(line.unwrap_or_default(), key, self.config.in_initrd);
+                let value = kernel_value(line.unwrap_or_default(), key, self.config.in_initrd)
+                    .map(|value| value.unwrap_or_else(|| "1".into()));
                 Ok(import_one(*negate, key.as_bstr(), value))
             }
             Token::ImportParent { negate, pattern } => self.import_parent(*negate, pattern),

@@ -2,8 +2,7 @@
 //! paths, names of kernel parameters and devices.
 
 use crate::rules::sanitise::trim;
-use crate::rules::subst::is_blank;
-use bstr::{BStr, BString, ByteSlice};
+use bstr::{BString, ByteSlice};
 
 /// Longest line of an imported file (rules.md section 4); reading stops at a longer one.
 const MAX_LINE: usize = 1 << 20;
@@ -43,49 +42,6 @@ fn parse_property(line: &[u8]) -> Option<(&[u8], &[u8])> {
 /// Output of which the end is missing, without its last, partial line.
 pub(super) fn whole_lines(output: &[u8]) -> &[u8] {
     output.rfind_byteset(b"\n\r").map_or(b"", |end| &output[..end])
-}
-
-/// The value of a word of the kernel command line: the last `key=value`, else `1` for a bare key
-/// (rules.md section 4). `-` and `_` are equal; words with `rd.` in front count in the initrd only.
-pub(super) fn command_line_value(text: &[u8], key: &[u8], in_initrd: bool) -> Option<BString> {
-    let same = |a: &[u8]| {
-        let plain = |b: u8| if b == b'-' { b'_' } else { b };
-        a.len() == key.len() && a.iter().zip(key).all(|(a, b)| plain(*a) == plain(*b))
-    };
-    let mut found = None;
-    let mut bare = false;
-    for word in quoted_words(text) {
-        if word.starts_with(b"rd.") && !in_initrd {
-            continue;
-        }
-        match word.split_once_str("=") {
-            Some((name, value)) if same(name) => found = Some(value.into()),
-            None if same(&word) => bare = true,
-            _ => {}
-        }
-    }
-    found.or_else(|| bare.then(|| "1".into()))
-}
-
-/// Words between white space; quotes group and are removed.
-fn quoted_words(text: &[u8]) -> Vec<BString> {
-    let mut words = Vec::new();
-    let mut word: Option<BString> = None;
-    let mut quote = None;
-    for &byte in text {
-        match quote {
-            Some(q) if byte == q => quote = None,
-            Some(_) => word.get_or_insert_default().push(byte),
-            None if byte == b'"' || byte == b'\'' => {
-                quote = Some(byte);
-                word.get_or_insert_default();
-            }
-            None if is_blank(byte) || byte == 0 => words.extend(word.take()),
-            None => word.get_or_insert_default().push(byte),
-        }
-    }
-    words.extend(word);
-    words
 }
 
 /// A symlink below `/dev/` as a relative path without `.`, `..` and empty components (rules.md 8.3);
@@ -153,23 +109,6 @@ mod tests {
     fn the_partial_line_of_cut_output_is_dropped() {
         assert_eq!(whole_lines(b"A=1\nB=2\nC="), b"A=1\nB=2");
         assert_eq!(whole_lines(b"A=1"), b"");
-    }
-
-    #[test]
-    fn words_of_the_kernel_command_line() {
-        let line = b"root=/dev/x quiet foo-bar=1 foo_bar=\"2 3\" foo-bar rd.a=1 e= 'b c'=d\n";
-        for (key, initrd, value) in [
-            ("quiet", false, Some("1")),
-            ("foo_bar", false, Some("2 3")),
-            ("foo-bar", false, Some("2 3")),
-            ("rd.a", false, None),
-            ("rd.a", true, Some("1")),
-            ("e", false, Some("")),
-            ("b c", false, Some("d")),
-            ("foo", false, None),
-        ] {
-            assert_eq!(command_line_value(line, key.as_bytes(), initrd), value.map(BString::from), "{key}");
-        }
     }
 
     #[test]
