@@ -5,7 +5,7 @@ help: ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 .DEFAULT_GOAL := all
-.PHONY: help all demo check test lint layers static vm bench fuzz man install clean peer tools
+.PHONY: help all demo check test lint layers static vm bench results fuzz man install clean peer tools
 
 CARGO   ?= cargo
 PREFIX  ?= /usr
@@ -57,6 +57,11 @@ vm: static ## Debian's kernel under QEMU with our static build and with Debian's
 bench: all peer ## beside Debian's udevd and a bare loop: CPU, wall, memory, latency, claims, start-up
 	@test/need.sh ip strace
 	$(CARGO) bench --locked --bench bench -- $(BENCH)
+
+results: all peer ## `make bench` in full, recorded in test/bench/RESULTS.md and README.md
+	@test/need.sh ip strace
+	$(CARGO) bench --locked --bench bench >target/results.md || { cat target/results.md; exit 1; }
+	test/bench/record.sh target/results.md
 
 fuzz: tools ## seeded mutation of the stored corpora, for FUZZ_SECONDS (60) per target
 	FUZZ_SECONDS=$${FUZZ_SECONDS:-60} $(CARGO) test --locked --test fuzz -- --nocapture --test-threads=1

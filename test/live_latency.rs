@@ -88,6 +88,37 @@ fn while_a_disk_is_locked() {
     });
 }
 
+/// Processes that the daemon has started under the name of its helpers.
+fn helpers(daemon: u32) -> Vec<i32> {
+    let list = std::fs::read_to_string(format!("/proc/{daemon}/task/{daemon}/children")).unwrap_or_default();
+    let is_helper = |pid: &&str| {
+        std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(b"mudev-helper"))
+    };
+    list.split_whitespace().filter(is_helper).filter_map(|pid| pid.parse().ok()).collect()
+}
+
+/// The helpers are stopped, as if they hung in a system call.
+#[test]
+fn while_helpers_hang() {
+    in_cell(|| {
+        let mut live = Live::start("KERNEL==\"w0\", ATTR{ifalias}=\"$env{SYNTH_ARG_TEXT}\"\n");
+        ip("link add w0 type veth peer name w1");
+        live.announced("add", "/devices/virtual/net/w0");
+        let helpers = helpers(live.pid());
+        assert!(!helpers.is_empty(), "no helper is there, who wrote?\n{}", live::log());
+        helpers.iter().for_each(|&pid| assert_eq!(unsafe { libc::kill(pid, libc::SIGSTOP) }, 0));
+        let uuid = fresh_uuid();
+        write_uevent("/sys/class/net/w0", &format!("change {uuid} TEXT=late"));
+        unrelated_events_go_through(&mut live, "helpers hang");
+        let alias = || std::fs::read_to_string("/sys/class/net/w0/ifalias").unwrap_or_default();
+        assert_ne!(alias().trim(), "late", "nothing hung");
+        helpers.iter().for_each(|&pid| assert_eq!(unsafe { libc::kill(pid, libc::SIGCONT) }, 0));
+        live.announced_that("the event that waited", |m| m.get("SYNTH_UUID") == uuid);
+        assert_eq!(alias().trim(), "late");
+        live.stop();
+    });
+}
+
 /// RTNL is one lock for all namespaces: threads in a namespace of their own keep it busy, while interfaces
 /// of ours come and go, are renamed, written to (through a helper) and asked for attributes that take it.
 #[test]

@@ -338,3 +338,36 @@ fn names_that_lead_elsewhere_lead_nowhere() {
         live.stop();
     });
 }
+
+/// Rules are read again when told to, and by themselves; when none can be read the old ones stay.
+#[test]
+fn changed_rules_hold_from_the_next_event() {
+    in_cell(|| {
+        let mut live = Live::start("ENV{RULES}=\"first\"\n");
+        ip("link add c0 type veth peer name c1");
+        let tool = live::tool_path();
+        let tool = tool.to_str().expect("plain");
+        let rules = std::path::Path::new("/run/udev/rules.d/50-test.rules");
+        let mut now = || {
+            let uuid = live::fresh_uuid();
+            live::write_uevent("/sys/class/net/c0", &format!("change {uuid}"));
+            live.announced_that("change", |m| m.get("SYNTH_UUID") == uuid).get("RULES").to_owned()
+        };
+        assert_eq!(now(), "first");
+        std::fs::write(rules, "ENV{RULES}=\"second\"\n").expect("writes rules");
+        run(tool, &["control", "--reload"]);
+        assert_eq!(now(), "second");
+        std::fs::write(rules, "ENV{RULES}=\"by itself\"\n").expect("writes rules");
+        live::eventually("the change is seen", || now() == "by itself");
+        // The only file cannot be read: it is larger than any file of rules may be.
+        let file = std::fs::File::create(rules).expect("makes the file anew");
+        file.set_len(17 << 20).expect("a sparse file");
+        run(tool, &["control", "--reload"]);
+        assert_eq!(now(), "by itself");
+        assert!(live::log().contains("the old ones stay in force"), "{}", live::log());
+        std::fs::write(rules, "ENV{RULES}=\"last\"\n").expect("writes rules");
+        run(tool, &["control", "--reload"]);
+        assert_eq!(now(), "last");
+        live.stop();
+    });
+}
