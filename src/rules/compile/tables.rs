@@ -387,37 +387,6 @@ fn options_are_read_as_one_word_each() {
 }
 
 #[test]
-fn numbers_are_read_strictly() {
-    for (text, id) in [
-        ("0", Some(0)),
-        ("1000", Some(1000)),
-        ("01", None),
-        ("-1", None),
-        (" 1", None),
-        ("", None),
-        ("65535", None),
-        ("4294967295", None),
-        ("4294967294", Some(4294967294)),
-        ("99999999999", None),
-    ] {
-        assert_eq!(parse_id(text.as_bytes()), id, "{text}");
-    }
-    for (text, mode) in [
-        ("0644", Some(0o644)),
-        ("7777", Some(0o7777)),
-        ("10000", None),
-        (" 600", Some(0o600)),
-        ("8", None),
-        ("", None),
-        ("-1", None),
-        ("0000000660", Some(0o660)),
-        ("+6", None),
-    ] {
-        assert_eq!(parse_mode(text.as_bytes()), mode, "{text}");
-    }
-}
-
-#[test]
 fn static_nodes_take_what_their_line_says_wherever_it_stands() {
     let rules = early(
         "OPTIONS+=\"static_node=a\", KERNEL==\"x\", GROUP=\"alice\", MODE=\"0600\", TAG+=\"t\", \
