@@ -217,15 +217,18 @@ fn parse_set(text: &[u8], ignore_case: bool) -> ParsedSet {
             }
             Member::Byte(byte, length) => {
                 let wanted = byte.folded(ignore_case);
-                match byte {
-                    Endpoint::Named(_) => set.insert(wanted),
-                    Endpoint::Plain(_) => set.insert_all(|b| fold(b, ignore_case) == wanted),
+                set.insert(wanted);
+                if ignore_case && matches!(byte, Endpoint::Plain(_)) {
+                    set.insert(wanted.to_ascii_uppercase());
                 }
                 at += length;
             }
             Member::Range(low, high, length) => {
                 let range = low.folded(ignore_case)..=high.folded(ignore_case);
-                set.insert_all(|b| range.contains(&fold(b, ignore_case)));
+                match ignore_case {
+                    true => set.insert_all(|b| range.contains(&fold(b, true))),
+                    false => range.for_each(|b| set.insert(b)),
+                }
                 at += length;
             }
             Member::Nothing(length) => at += length,

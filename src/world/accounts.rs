@@ -70,14 +70,11 @@ fn read(path: &Path) -> Vec<u8> {
 
 /// Third field of the line whose first is `name` (passwd(5), group(5)).
 fn find(content: &[u8], name: &[u8]) -> Option<u32> {
-    let fields = |line: &'_ [u8]| -> Option<u32> {
-        let mut fields = line.split_str(":");
-        if fields.next()? != name {
-            return None;
-        }
-        fields.nth(1)?.to_str().ok()?.parse().ok()
+    let id = |line: &[u8]| -> Option<u32> {
+        let after_name = line.strip_prefix(name)?.strip_prefix(b":")?;
+        after_name.split(|&b| b == b':').nth(1)?.to_str().ok()?.parse().ok()
     };
-    content.lines().find_map(fields)
+    content.lines().find_map(id)
 }
 
 #[cfg(test)]
