@@ -74,7 +74,7 @@ fn parse_options(parser: &mut lexopt::Parser) -> Result<Invocation, lexopt::Erro
             Arg::Short('d') | Arg::Long("daemon") => line.daemon = true,
             Arg::Short('D') | Arg::Long("debug") => line.debug = true,
             Arg::Short('c') | Arg::Long("children-max") => {
-                overrides.children_max = Some(parser.value()?.parse()?)
+                overrides.children_max = Some(value(parser, "a number of events", number)?);
             }
             Arg::Short('e') | Arg::Long("exec-delay") => {
                 overrides.exec_delay = Some(value(parser, "a time", config::parse_time_span)?);
@@ -88,7 +88,9 @@ fn parse_options(parser: &mut lexopt::Parser) -> Result<Invocation, lexopt::Erro
             Arg::Short('N') | Arg::Long("resolve-names") => {
                 overrides.resolve_names = Some(value(parser, "early, late or never", ResolveNames::parse)?);
             }
-            Arg::Long("ready-fd") => line.ready_fd = Some(parser.value()?.parse()?),
+            Arg::Long("ready-fd") => {
+                line.ready_fd = Some(value(parser, "a descriptor", number)?);
+            }
             Arg::Long("coldplug") => line.coldplug = true,
             Arg::Long("events") => line.events = Some(parser.value()?.into()),
             Arg::Long("record") => line.record = Some(parser.value()?.into()),
@@ -104,10 +106,20 @@ fn parse_options(parser: &mut lexopt::Parser) -> Result<Invocation, lexopt::Erro
     if line.ready_fd.is_some_and(|fd| fd < 3) {
         return Err("--ready-fd must be 3 or more".into());
     }
+    if line.events.is_some() && (line.daemon || line.coldplug) {
+        return Err(
+            "--events takes no events from the kernel: --daemon and --coldplug have no place beside it"
+                .into(),
+        );
+    }
     if line.debug {
         line.overrides.log_level = Some(log::LevelFilter::Debug);
     }
     Ok(Invocation::Run(Box::new(line)))
+}
+
+fn number<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
+    std::str::from_utf8(text).ok()?.parse().ok()
 }
 
 /// The value of an option, which must be `what`.
@@ -182,6 +194,8 @@ mod tests {
             &["-t", "5 parsecs"],
             &["--ready-fd=1"],
             &["--coldplug=yes"],
+            &["--events=-", "--daemon"],
+            &["--events=-", "--coldplug"],
             &["file"],
         ] {
             assert!(parse_line(args).is_err(), "{args:?}");

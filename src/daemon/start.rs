@@ -266,6 +266,12 @@ fn detach(line: &CommandLine, log_detached: &AtomicBool) -> Result<Option<OwnedF
 
 /// Rules, or none where nothing can be read.
 fn read_rules(line: &CommandLine, settings: &Settings) -> Rules {
+    // Of the usual folders any may be missing; one that was asked for is meant.
+    for folder in &line.rules_dirs {
+        if let Err(error) = std::fs::read_dir(folder) {
+            log::warn!("No rules from --rules-dir {}: {error}", folder.display());
+        }
+    }
     Rules::read(&line.roots, &line.rules_dirs, settings.resolve_names, monotonic())
 }
 

@@ -149,7 +149,7 @@ fn optional(text: Option<&[u8]>) -> Value {
 }
 
 fn render_properties(properties: &Properties) -> Value {
-    properties.iter().map(|p| json!([bytes(&p.name), bytes(&p.value), p.stored])).collect()
+    properties.iter().map(|p| json!([bytes(p.name), bytes(p.value), p.stored])).collect()
 }
 
 fn render(input: &Input) -> Option<Map<String, Value>> {

@@ -158,7 +158,7 @@ impl Database {
     pub fn remember(&mut self, id: &DeviceId, properties: &Properties) {
         let Some(known) = self.known.get_mut(id).filter(|known| known.has_record) else { return };
         self.buffer.clear();
-        for property in properties.iter().filter(|p| is_identity(&p.name)) {
+        for property in properties.iter().filter(|p| is_identity(p.name)) {
             for part in [property.name.as_bytes(), b"=", property.value, b"\0"] {
                 self.buffer.extend_from_slice(part);
             }

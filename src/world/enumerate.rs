@@ -94,7 +94,7 @@ impl Filter {
         let wanted = |name: &BStr, value: &BStr| {
             self.properties.iter().any(|(n, v)| n.matches(name) && v.matches(value))
         };
-        properties.iter().any(|p| wanted(p.name.as_ref(), p.value.as_ref()))
+        properties.iter().any(|p| wanted(p.name, p.value))
     }
 }
 

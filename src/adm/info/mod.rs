@@ -263,9 +263,9 @@ fn answer(query: Query, view: &View, options: &Options, out: Out) -> Result<(), 
             let prefix = format.prefix.as_ref().map_or(&b""[..], |p| p.as_slice());
             for p in view.properties.iter().filter(|p| format.wants(p.name.as_bstr())) {
                 match (format.value, format.export) {
-                    (true, _) => write_line(out, &[&p.value])?,
-                    (false, true) => write_line(out, &[prefix, &p.name, b"='", &p.value, b"'"])?,
-                    (false, false) => write_line(out, &[&p.name, b"=", &p.value])?,
+                    (true, _) => write_line(out, &[p.value])?,
+                    (false, true) => write_line(out, &[prefix, p.name, b"='", p.value, b"'"])?,
+                    (false, false) => write_line(out, &[p.name, b"=", p.value])?,
                 }
             }
             Ok(())
