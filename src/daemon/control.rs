@@ -39,8 +39,8 @@ impl Control {
     /// Serves a listening socket.
     pub fn new(listener: OwnedFd, sources: &Sources) -> io::Result<Control> {
         unix::set_nonblocking(listener.as_fd())?;
-        // Connections inherit this. Set on them, it would come too late for a message that is sent between
-        // their acceptance and that call: the kernel would then say that nobody sent it.
+        // Connections inherit this. Set on them alone, it would come too late for a message that is sent
+        // between their acceptance and that call: the kernel would then say that nobody sent it.
         unix::pass_credentials(listener.as_fd())?;
         sources.add(listener.as_fd(), Source::Control)?;
         Ok(Control { listener, clients: HashMap::new(), next_id: 0, unread: Vec::new() })
@@ -72,7 +72,10 @@ impl Control {
             }
             let id = self.next_id;
             self.next_id += 1;
-            match sources.add(socket.as_fd(), Source::Client(id)) {
+            // For those that connected before the socket was ours (socket activation).
+            let watched = unix::pass_credentials(socket.as_fd())
+                .and_then(|()| sources.add(socket.as_fd(), Source::Client(id)));
+            match watched {
                 Ok(()) => {
                     self.clients.insert(id, Client { socket, connection: Connection::new() });
                     accepted.push(id);
@@ -143,11 +146,15 @@ pub(super) fn is_root(socket: &OwnedFd) -> bool {
     unix::peer_credentials(socket.as_fd()).is_ok_and(|c| c.uid == 0)
 }
 
-/// A listening socket that only root can connect to; one that an earlier daemon left is replaced.
+/// A listening socket that only root can connect to; one that an earlier daemon left is replaced. If one
+/// still listens there, AddrInUse: two daemons would undo each other's work.
 pub fn listen(path: &Path) -> io::Result<OwnedFd> {
     use std::os::unix::fs::PermissionsExt;
     let socket = match unix::listen_seqpacket(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            if unix::connect_seqpacket(path).is_ok() {
+                return Err(io::Error::new(error.kind(), "another daemon listens there"));
+            }
             std::fs::remove_file(path)?;
             unix::listen_seqpacket(path)?
         }
@@ -244,6 +251,20 @@ mod tests {
         unix::send(first.as_fd(), b"short").unwrap();
         assert!(control.read(ids[0]).contains(&Action::Close));
         assert_eq!(control.clients(), 0);
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_socket_is_replaced_unless_somebody_listens() {
+        let path = std::env::temp_dir().join(format!("mudev-twice-{}", std::process::id()));
+        let first = listen(&path).unwrap();
+        let error = listen(&path).unwrap_err();
+        assert_eq!(
+            (error.kind(), error.to_string().as_str()),
+            (io::ErrorKind::AddrInUse, "another daemon listens there")
+        );
+        drop(first);
+        assert!(listen(&path).is_ok());
         std::fs::remove_file(&path).unwrap();
     }
 
