@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::io;
 use std::mem::{MaybeUninit, offset_of, size_of};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -37,11 +37,13 @@ fn socket(kind: c_int, flags: c_int) -> io::Result<OwnedFd> {
     }
 }
 
-/// A listening SEQPACKET socket, non-blocking. A stale path must have been removed by the caller
-/// (EADDRINUSE).
+/// A listening SEQPACKET socket, non-blocking, whose connections carry credentials from the first
+/// moment on: set after listen(2) that would come too late for a client that connects at once. A
+/// stale path must have been removed by the caller (EADDRINUSE).
 pub fn listen_seqpacket(path: &Path) -> io::Result<OwnedFd> {
     let (address, len) = address(path.as_os_str().as_bytes(), false)?;
     let fd = socket(libc::SOCK_SEQPACKET, libc::SOCK_NONBLOCK)?;
+    pass_credentials(fd.as_fd())?;
     // SAFETY: the address is as long as said.
     unsafe {
         check(libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len))?;
@@ -240,7 +242,6 @@ pub fn set_nonblocking(fd: BorrowedFd) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsFd;
 
     #[test]
     fn messages_keep_their_bounds_and_carry_credentials() {
