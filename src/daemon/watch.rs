@@ -122,7 +122,8 @@ impl Watches {
                 Ok(notifications) => {
                     for one in notifications {
                         if one.mask & libc::IN_Q_OVERFLOW != 0 {
-                            log::warn!("Too many nodes were written to at once, some of it is lost");
+                            log::warn!("Too many nodes were written to at once: all count as written to");
+                            self.written = self.by_id.keys().cloned().collect();
                         } else if one.mask & libc::IN_IGNORED != 0 {
                             ignored.push(one.wd);
                         } else if let Some(id) = self.by_number.get(&one.wd)
