@@ -68,6 +68,10 @@ pub fn run(line: CommandLine) -> Result<(), Failure> {
     messages.iter().for_each(|message| log::warn!("{message}"));
     signal::reset_actions();
     process::set_umask(0o022);
+    // Each disk that is worked on is held open, and there may be thousands.
+    if let Err(error) = process::raise_descriptor_limit() {
+        log::warn!("Cannot raise the limit of open files: {error}");
+    }
 
     let ready_fd = line.ready_fd.map(process::take_fd).transpose();
     let ready_fd = ready_fd.map_err(|e| format!("--ready-fd: {e}"))?;

@@ -240,6 +240,33 @@ pub fn kill_group(leader: i32, signal: c_int) -> io::Result<()> {
     }
 }
 
+/// Sends a signal to one process, EINVAL for what would be everyone.
+pub fn kill(pid: u32, signal: c_int) -> io::Result<()> {
+    let pid = i32::try_from(pid).ok().filter(|&pid| pid > 1);
+    let pid = pid.ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
+    // SAFETY: no memory involved.
+    match unsafe { libc::kill(pid, signal) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Lets us open as many descriptors as the hard limit says.
+pub fn raise_descriptor_limit() -> io::Result<()> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel writes, then reads, one rlimit of ours.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        limit.rlim_cur = limit.rlim_max;
+        if libc::setrlimit(libc::RLIMIT_NOFILE, &limit) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
 /// A pipe, close-on-exec on both sides, non-blocking on the reading side: (reader, writer).
 pub fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut fds = [-1; 2];

@@ -253,6 +253,8 @@ pub fn lock_disk(roots: &Roots, sysfs: &Sysfs, devpath: &[u8], devnode: &[u8]) -
     let file = match open_disk(&roots.locate(&disk)) {
         Ok(file) => file,
         Err(Errno(libc::ENODEV | libc::ENXIO | libc::ENOENT)) => return Ok(DiskLock::NotNeeded),
+        // Too many are held at this moment: there will be room.
+        Err(Errno(libc::EMFILE | libc::ENFILE)) => return Ok(DiskLock::Busy),
         Err(error) => return Err(error),
     };
     match try_lock(&file, Lock::Shared) {
