@@ -342,7 +342,8 @@ fn a_removed_folder_is_made_anew_with_all_that_was_in_it() {
         run("ip link add a0 type veth peer name a1");
         wait_for("the first record", || has_record("a0").then_some(()));
         for (n, removed) in ["/run/udev", "/run/udev/data", "/run/udev/tags"].into_iter().enumerate() {
-            std::fs::remove_dir_all(removed).expect("ours");
+            // The daemon may be writing to it still.
+            wait_for("the removal", || std::fs::remove_dir_all(removed).ok());
             run(&format!("ip link add b{n} type veth peer name c{n}"));
             for name in ["a0", "a1", &format!("b{n}"), &format!("c{n}")] {
                 wait_for(&format!("{name} after {removed}"), || has_record(name).then_some(()));
@@ -351,6 +352,46 @@ fn a_removed_folder_is_made_anew_with_all_that_was_in_it() {
         tell(&[Message::Ping]);
         assert!(status().ready);
         wait_for("an idle queue", || (!Path::new("/run/udev/queue").exists()).then_some(()));
+        run(&format!("kill -TERM {}", child.id()));
+        assert!(ended(child).success());
+    });
+}
+
+#[test]
+fn a_low_limit_of_open_files_is_raised_for_the_daemon_alone() {
+    isolated("a_low_limit_of_open_files_is_raised_for_the_daemon_alone", || {
+        let mut command = Command::new("/bin/sh");
+        let child =
+            command.args(["-c", "ulimit -S -n 32; exec \"$0\" daemon", MUDEV]).spawn().expect("it starts");
+        wait_for("the daemon", || Path::new("/run/udev/control").exists().then_some(()));
+        let clients: Vec<OwnedFd> = (0..100).map(|_| connect("control")).collect();
+        clients.iter().for_each(|c| send(c, VERSION_B, Message::Ping));
+        clients.iter().for_each(|c| send(c, VERSION_B, Message::End));
+        assert!(clients.iter().all(closed));
+        run(&format!("kill -TERM {}", child.id()));
+        assert!(ended(child).success());
+    });
+}
+
+#[test]
+fn a_reload_resolves_names_as_the_settings_say_then() {
+    isolated("a_reload_resolves_names_as_the_settings_say_then", || {
+        std::fs::create_dir_all("/run/etc/udev").expect("made");
+        std::fs::create_dir_all("/run/rules").expect("made");
+        for file in ["passwd", "group"] {
+            std::fs::copy(Path::new("/etc").join(file), Path::new("/run/etc").join(file)).expect("there");
+        }
+        let rule = "SUBSYSTEM==\"net\", OWNER=\"no-such-user\", ENV{SEEN}=\"1\"\n";
+        std::fs::write("/run/rules/1.rules", rule).expect("written");
+        std::fs::write("/run/etc/udev/udev.conf", "resolve_names=early\n").expect("written");
+        let child = start(&["--etc-dir=/run/etc", "--rules-dir=/run/rules"]);
+        let lines_with = |setting: &str| {
+            std::fs::write("/run/etc/udev/udev.conf", format!("resolve_names={setting}\n")).expect("written");
+            tell(&[Message::Reload, Message::Ping]);
+            status().rule_lines
+        };
+        // A name that is unknown makes the line invalid; one that nobody asks for does not.
+        assert_eq!((status().rule_lines, lines_with("never"), lines_with("early")), (0, 1, 0));
         run(&format!("kill -TERM {}", child.id()));
         assert!(ended(child).success());
     });

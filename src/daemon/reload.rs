@@ -31,6 +31,8 @@ pub struct Rules {
     snapshot: Snapshot,
     accounts: Accounts,
     resolve_names: ResolveNames,
+    /// They were compiled with another setting.
+    is_outdated: bool,
     looked_at: Now,
 }
 
@@ -42,7 +44,15 @@ impl Rules {
         report(&loaded);
         let accounts = Accounts::new(roots);
         let current = compile_all(&loaded.files, resolve_names, &accounts);
-        Rules { current, files, snapshot: loaded.snapshot, accounts, resolve_names, looked_at: now }
+        Rules {
+            current,
+            files,
+            snapshot: loaded.snapshot,
+            accounts,
+            resolve_names,
+            is_outdated: false,
+            looked_at: now,
+        }
     }
 
     /// The rules in use.
@@ -61,9 +71,15 @@ impl Rules {
         self.files.load().files.into_iter().map(text).collect()
     }
 
-    /// New rules, if files have changed; the old ones stay when none of the files can be read.
+    /// When names are resolved, in rules that are read from now on.
+    fn set_resolve_names(&mut self, resolve_names: ResolveNames) {
+        self.is_outdated |= resolve_names != self.resolve_names;
+        self.resolve_names = resolve_names;
+    }
+
+    /// New rules, if files or settings have changed; the old ones stay when none of the files can be read.
     fn read_again(&mut self) -> Option<Arc<RuleSet>> {
-        if !self.files.changed(&self.snapshot) {
+        if !std::mem::take(&mut self.is_outdated) && !self.files.changed(&self.snapshot) {
             return None;
         }
         let loaded = self.files.load();
@@ -112,8 +128,7 @@ impl Shell {
         }
     }
 
-    /// Reads the settings again; what has changed holds from now on, whatever a client said before. When
-    /// names are resolved is decided once.
+    /// Reads the settings again; what has changed holds from now on, whatever a client said before.
     pub(super) fn reload_settings(&mut self) {
         let kernel = self
             .world
@@ -135,6 +150,7 @@ impl Shell {
         if new.log_level != old.log_level {
             log::set_max_level(new.log_level);
         }
+        self.rules.set_resolve_names(new.resolve_names);
         self.settings = config::Settings { children_max, ..new };
         self.children.set_max(shell::children_max(&self.settings));
         self.children.set_timeout_signal(self.settings.timeout_signal);
