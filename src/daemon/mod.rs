@@ -3,13 +3,14 @@
 //! * [`shell`]: the one owner and its loop; [`source`]: what the loop watches;
 //! * in: [`intake`] (events of the kernel or of a file), [`links`], [`watch`], [`control`], [`status`];
 //! * out: [`task`], [`answer`], [`perform`], [`slow`] (what jobs want), [`children`];
-//! * around: [`options`], [`readiness`], [`reload`], [`coldplug`], [`mend`], [`trace`].
+//! * around: [`options`], [`readiness`], [`reload`], [`coldplug`], [`mend`], [`leftovers`], [`trace`].
 
 pub mod answer;
 pub mod children;
 pub mod coldplug;
 pub mod control;
 pub mod intake;
+pub mod leftovers;
 pub mod links;
 pub mod mend;
 pub mod options;

@@ -11,6 +11,7 @@ use super::children::{Budget, Children, Purpose, Wanted};
 use super::coldplug::Coldplug;
 use super::control::Control;
 use super::intake::Intake;
+use super::leftovers::Leftovers;
 use super::links::{Answered, Links};
 use super::readiness::Readiness;
 use super::reload::Rules;
@@ -83,6 +84,7 @@ pub struct Shell {
     pub rules: Rules,
     pub coldplug: Coldplug,
     pub readiness: Readiness,
+    pub leftovers: Leftovers,
     pub recorder: Option<Recorder>,
     pub stats: Stats,
     /// What tasks are done with.
@@ -234,6 +236,7 @@ impl Shell {
             self.links.timeout(),
             self.readiness.timeout(),
             self.coldplug.timeout(),
+            self.leftovers.timeout(),
         ];
         let next = timeouts.into_iter().flatten().min()?;
         Some(next.saturating_sub(monotonic()))
@@ -290,6 +293,7 @@ impl Shell {
         self.links.take_heard(&mut answered);
         self.take_answers(answered);
         self.readiness.on_time(now);
+        self.leftovers.on_time(now);
         if self.engine.poll_timeout().is_some_and(|at| at <= now) {
             self.inbox.push_back(Input::Tick);
         }
@@ -382,7 +386,10 @@ impl Shell {
             Output::Ask { job, ask } => self.answer(job, ask),
             Output::Perform { job, effect } => self.perform(job, effect),
             Output::Run { job, item } => self.run_item(job, item),
-            Output::Busy(_) => self.mark_queue(),
+            Output::Busy(busy) => {
+                self.leftovers.set_busy(busy, self.now);
+                self.mark_queue();
+            }
             Output::LogLevel { job, level: Some(level) } => drop(self.job_levels.insert(job, level)),
             Output::LogLevel { job, level: None } => drop(self.job_levels.remove(&job)),
             Output::Log { level, text } => log::log!(level, "{text}"),

@@ -7,6 +7,7 @@ use super::children::Children;
 use super::coldplug::Coldplug;
 use super::control::{self, Control};
 use super::intake::{self, Intake};
+use super::leftovers::Leftovers;
 use super::links::Links;
 use super::options::CommandLine;
 use super::readiness::Readiness;
@@ -360,6 +361,7 @@ fn assemble(
         rules,
         coldplug: Coldplug::default(),
         readiness,
+        leftovers: Leftovers::new(&line.roots),
         recorder,
         stats: Stats::default(),
         world,

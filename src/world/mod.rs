@@ -3,6 +3,7 @@
 
 pub mod accounts;
 pub mod atomic;
+pub mod cgroup;
 pub mod claims_dir;
 pub mod config;
 pub mod constants;
