@@ -8,7 +8,7 @@ use super::Stop;
 use super::view::{Devices, Found};
 use crate::builtin::Builtins;
 use crate::builtin::naming_scheme::Flag;
-use crate::daemon::children::{Budget, Children, Purpose, Wanted, run_to_end};
+use crate::daemon::children::{self, Budget, Children, Purpose, Wanted, run_to_end};
 use crate::daemon::reload;
 use crate::daemon::task::{Answers, Fact, Need};
 use crate::engine::JobId;
@@ -26,6 +26,7 @@ use crate::world::config::{self, Overrides, Settings};
 use crate::world::constants::Constants;
 use crate::world::files::Files;
 use crate::world::rule_files::RuleFiles;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -129,7 +130,7 @@ impl Trial {
                     purpose,
                     event: event.title().to_string(),
                     command,
-                    env: event.full_properties(),
+                    env: children::environment(event, &BTreeMap::new()),
                     budget,
                 };
                 Fact::Exit(self.run_program(wanted)?)

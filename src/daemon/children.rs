@@ -7,13 +7,13 @@
 
 use super::source::{Source, Sources};
 use crate::engine::JobId;
-use crate::model::Now;
 use crate::model::command::split_command;
+use crate::model::{Event, Now};
 use crate::rules::ask::Exit;
 use crate::sys::clock::monotonic;
 use crate::sys::process::{self, Child, Ended, ExecStrings, Spawn};
 use bstr::{BString, ByteSlice};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
@@ -80,9 +80,23 @@ pub struct Wanted {
     pub event: String,
     /// Not split yet.
     pub command: BString,
-    /// The whole environment, but for UDEV_DATABASE_VERSION.
-    pub env: Vec<(BString, BString)>,
+    /// The whole environment ([`environment`]).
+    pub env: ExecStrings,
     pub budget: Budget,
+}
+
+/// The environment of an event's programs (rules.md 10.2): its properties, then the global ones that it
+/// does not have itself.
+pub fn environment(event: &Event, globals: &BTreeMap<BString, BString>) -> ExecStrings {
+    let mut env = ExecStrings::new();
+    let mut push = |name: &[u8], value: &[u8]| env.push(&[name, b"=", value]);
+    event.plain_properties().for_each(|(name, value)| push(name, value));
+    event.derived_properties().iter().for_each(|(name, value)| push(name.as_bytes(), value));
+    for (name, value) in globals.iter().filter(|(name, _)| event.property(name).is_none()) {
+        push(name, value);
+    }
+    push(b"UDEV_DATABASE_VERSION", b"1");
+    env
 }
 
 impl Wanted {
@@ -217,10 +231,8 @@ impl Children {
         let Wanted { job, purpose, event, command, env, budget } = wanted;
         let words = split_command(command);
         let path = self.path_of(words.first().map_or(&[], |w| w.as_slice()))?;
-        let (mut argv, mut envp) = (ExecStrings::new(), ExecStrings::new());
+        let mut argv = ExecStrings::new();
         words.iter().for_each(|word| argv.push(&[word]));
-        env.iter().for_each(|(name, value)| envp.push(&[name, b"=", value]));
-        envp.push(&[b"UDEV_DATABASE_VERSION=1"]);
 
         let capture = *purpose == Purpose::Ask;
         let verbose = log::log_enabled!(log::Level::Debug);
@@ -231,7 +243,7 @@ impl Children {
             let stdout = out.as_ref().map_or(null, |(_, w)| w.as_fd());
             let stderr = err.as_ref().map_or(null, |(_, w)| w.as_fd());
             let stdio = [null, stdout, stderr];
-            process::spawn(&Spawn { path: &path, argv: &argv, envp: &envp, stdio, new_group: true })?
+            process::spawn(&Spawn { path: &path, argv: &argv, envp: env, stdio, new_group: true })?
         };
         let name = format!("{event}: '{command}'");
         log::debug!("{name} started as process {}", child.pid);
@@ -554,6 +566,12 @@ impl Running {
 mod tests {
     use super::*;
 
+    fn environment_of(lines: &[&str]) -> ExecStrings {
+        let mut env = ExecStrings::new();
+        lines.iter().for_each(|line| env.push(&[line.as_bytes()]));
+        env
+    }
+
     const LIMIT: Duration = Duration::from_secs(20);
 
     /// Starts commands, serves them as the loop does until all have finished.
@@ -570,7 +588,7 @@ mod tests {
                 purpose: *purpose,
                 event: String::new(),
                 command: (*command).into(),
-                env: vec![("A".into(), "1".into())],
+                env: environment_of(&["A=1"]),
                 budget: Budget::new(start, timeout),
             };
             children.spawn(&sources, wanted, start);
@@ -616,7 +634,7 @@ mod tests {
                 purpose: Purpose::Ask,
                 event: String::new(),
                 command: command.into(),
-                env: vec![],
+                env: ExecStrings::new(),
                 budget,
             };
             let finished = run_to_end(&mut children, wanted).unwrap();

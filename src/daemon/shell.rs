@@ -7,7 +7,7 @@
 //! Must stay true: nothing here waits but the poll itself; every ask and effect is replied to by an
 //! [`Input`] in the inbox; sources that were not read to the end are read again without waiting.
 
-use super::children::{Budget, Children, Purpose, Wanted};
+use super::children::{self, Budget, Children, Purpose, Wanted};
 use super::coldplug::Coldplug;
 use super::control::Control;
 use super::intake::Intake;
@@ -36,9 +36,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::time::Duration;
 
-/// Stretches of work on one job in one turn. One costs some ten microseconds, so that a turn stays
-/// below a millisecond.
-const MAX_STRETCHES: usize = 32;
+/// How long jobs are worked on in one turn, before sources are looked at again.
+const MAX_WORK: Duration = Duration::from_millis(1);
 
 /// Who has asked a helper.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -322,8 +321,12 @@ impl Shell {
         while let Some(input) = self.inbox.pop_front() {
             self.input(input);
         }
-        for _ in 0..MAX_STRETCHES {
+        let until = monotonic() + MAX_WORK;
+        loop {
             self.now = monotonic();
+            if self.now >= until {
+                break;
+            }
             self.facts_next = !self.facts_next;
             let fact =
                 if self.facts_next || !self.engine.can_start() { self.facts.pop_front() } else { None };
@@ -421,16 +424,12 @@ impl Shell {
     /// Starts a program for a job, in its environment and within its time; its end goes to
     /// `program_ended` of [`super::answer`].
     pub fn run_program(&mut self, job: JobId, purpose: Purpose, command: &BStr) {
-        let mut env = self.engine.event(job).map(|e| e.full_properties()).unwrap_or_default();
-        for (name, value) in &self.globals {
-            if !env.iter().any(|(known, _)| known == name) {
-                env.push((name.clone(), value.clone()));
-            }
-        }
+        let Some(event) = self.engine.event(job) else { return };
+        let env = children::environment(event, &self.globals);
+        let title = event.title().to_string();
         let started = self.engine.job_started(job).unwrap_or(self.now);
         let budget = Budget::new(started, self.settings.event_timeout);
-        let event = self.engine.event(job).map(|event| event.title().to_string()).unwrap_or_default();
-        let wanted = Wanted { job, purpose, event, command: command.to_owned(), env, budget };
+        let wanted = Wanted { job, purpose, event: title, command: command.to_owned(), env, budget };
         self.stats.children += 1;
         self.children.spawn(&self.sources, wanted, self.now);
     }

@@ -438,8 +438,8 @@ impl Job {
     /// A known device shows in its record that it is being processed.
     fn mark_processing(&mut self) -> Option<Step> {
         self.phase = Phase::Rules;
-        let id = self.id_of_device()?;
         let old = self.event().old.clone()?;
+        let id = self.id_of_device()?;
         self.marked = true;
         let effect = write_record(id, with_property(&old, "ID_PROCESSING"), false);
         Some(self.perform(effect, Awaiting::Must, Phase::Rules))
@@ -599,10 +599,11 @@ impl Job {
 
     fn links(&mut self) -> Option<Step> {
         self.phase = Phase::NumberLink;
-        let id = self.id_of_device()?;
         let event = self.event();
         event.device.devnum?;
         let devnode = event.device.devnode.clone()?;
+        let id = self.id_of_device()?;
+        let event = self.event();
         let list = |links: &OrderedSet| links.iter().map(BStr::to_owned).collect::<Vec<BString>>();
         let (release, claim) = match event.action {
             Action::Remove => (list(&event.links), Vec::new()),
@@ -643,11 +644,11 @@ impl Job {
 
     fn tags(&mut self) -> Option<Step> {
         self.phase = Phase::Record;
-        let id = self.id_of_device()?;
-        let tags = self.event().tags.sticky.clone();
-        if tags.is_empty() {
+        if self.event().tags.sticky.is_empty() {
             return None;
         }
+        let tags = self.event().tags.sticky.clone();
+        let id = self.id_of_device()?;
         Some(self.perform(Effect::AddTags { id, tags }, Awaiting::Must, Phase::Record))
     }
 
@@ -719,12 +720,12 @@ impl Job {
 
     fn watch(&mut self) -> Option<Step> {
         self.phase = Phase::FinalRecord;
-        let id = self.id_of_device()?;
         let outcome = self.outcome()?;
-        let devnode = outcome.event.device.devnode.clone()?;
         if outcome.watch != Some(Watch::On) {
             return None;
         }
+        let devnode = outcome.event.device.devnode.clone()?;
+        let id = self.id_of_device()?;
         Some(self.perform(Effect::AddWatch { id, devnode }, Awaiting::Any, Phase::FinalRecord))
     }
 

@@ -17,7 +17,7 @@ use crate::model::event::{BuildFnv, Fnv};
 use crate::model::properties::Property;
 use crate::model::{Action, Now, Properties, SeqNum, Uevent};
 use bstr::BString;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::Hasher;
 
 /// Names an entry for its whole life.
@@ -64,9 +64,59 @@ struct Entry {
     blocks: Vec<EntryId>,
 }
 
+/// Events that may start. Those of one subsystem start in the order of their numbers; subsystems take
+/// turns, so that thousands of events of one do not hold up the single event of another.
+#[derive(Debug, Default)]
+struct Flows {
+    by_flow: HashMap<u64, BTreeSet<(SeqNum, EntryId)>, BuildFnv>,
+    /// Flows that have events, in the order of their turns.
+    turns: VecDeque<u64>,
+}
+
+impl Flows {
+    fn insert(&mut self, flow: u64, seqnum: SeqNum, id: EntryId) {
+        let events = self.by_flow.entry(flow).or_default();
+        if events.is_empty() {
+            self.turns.push_back(flow);
+        }
+        events.insert((seqnum, id));
+    }
+
+    fn take(&mut self) -> Option<EntryId> {
+        let flow = self.turns.pop_front()?;
+        let events = self.by_flow.get_mut(&flow)?;
+        let (_, id) = events.pop_first()?;
+        if !events.is_empty() {
+            self.turns.push_back(flow);
+        }
+        Some(id)
+    }
+
+    fn remove(&mut self, flow: u64, place: (SeqNum, EntryId)) -> bool {
+        let Some(events) = self.by_flow.get_mut(&flow) else { return false };
+        let was = events.remove(&place);
+        if was && events.is_empty() {
+            self.turns.retain(|turn| *turn != flow);
+        }
+        was
+    }
+
+    fn renumber(&mut self, flow: u64, place: (SeqNum, EntryId), seqnum: SeqNum) {
+        if self.remove(flow, place) {
+            self.insert(flow, seqnum, place.1);
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.turns.is_empty()
+    }
+}
+
 /// What an event stands on and what it stands below.
 #[derive(Clone, Debug, Default)]
 struct Keys {
+    /// Of the subsystem.
+    flow: u64,
     /// Of the device id.
     id: u64,
     on: Vec<u64>,
@@ -79,11 +129,7 @@ pub struct Queue {
     coalesce_above: usize,
     entries: HashMap<EntryId, Entry, BuildFnv>,
     seqnums: HashMap<SeqNum, EntryId, BuildFnv>,
-    /// Events that may start, by number: those that never waited for another, and those that did.
-    /// They take turns, so that one event is not held up by thousands that become ready at once.
-    fresh: BTreeSet<(SeqNum, EntryId)>,
-    freed: BTreeSet<(SeqNum, EntryId)>,
-    freed_next: bool,
+    ready: Flows,
     last: HashMap<u64, EntryId, BuildFnv>,
     below: BTreeSet<(u64, EntryId)>,
     running: usize,
@@ -97,9 +143,7 @@ impl Queue {
             coalesce_above,
             entries: HashMap::default(),
             seqnums: HashMap::default(),
-            fresh: BTreeSet::new(),
-            freed: BTreeSet::new(),
-            freed_next: false,
+            ready: Flows::default(),
             last: HashMap::default(),
             below: BTreeSet::new(),
             running: 0,
@@ -145,7 +189,7 @@ impl Queue {
         let seqnum = uevent.seqnum;
         self.seqnums.insert(seqnum, id);
         if blockers.is_empty() {
-            self.fresh.insert((seqnum, id));
+            self.ready.insert(keys.flow, seqnum, id);
         }
         let entry = Entry {
             seqnum,
@@ -183,7 +227,7 @@ impl Queue {
                 entry.uevent = Some(uevent.clone());
                 self.seqnums.remove(&old);
                 self.seqnums.insert(uevent.seqnum, id);
-                self.renumber(old, uevent.seqnum, id);
+                self.ready.renumber(keys.flow, (old, id), uevent.seqnum);
                 Some(Inserted::Merged)
             }
             // A synthetic add may belong to a device that has a record: its remove must be seen.
@@ -192,8 +236,8 @@ impl Queue {
                     && uevent.properties.get("SYNTH_UUID").is_none() =>
             {
                 let place = (entry.seqnum, id);
-                self.fresh.remove(&place);
-                self.freed.remove(&place);
+                let flow = entry.keys.flow;
+                self.ready.remove(flow, place);
                 self.release(id);
                 Some(Inserted::Cancelled)
             }
@@ -211,29 +255,16 @@ impl Queue {
                 let old = std::mem::replace(&mut entry.seqnum, seqnum);
                 self.seqnums.remove(&old);
                 self.seqnums.insert(seqnum, id);
-                self.renumber(old, seqnum, id);
+                self.ready.renumber(keys.flow, (old, id), seqnum);
                 younger
             }
             _ => uevent,
         }
     }
 
-    fn renumber(&mut self, old: SeqNum, new: SeqNum, id: EntryId) {
-        for ready in [&mut self.fresh, &mut self.freed] {
-            if ready.remove(&(old, id)) {
-                ready.insert((new, id));
-            }
-        }
-    }
-
-    /// An event that waits for no other, the one with the lowest SEQNUM of those whose turn it is; from
-    /// now on it runs.
+    /// An event that waits for no other; from now on it runs.
     pub fn take_ready(&mut self) -> Option<Ready> {
-        self.freed_next = !self.freed_next;
-        let (_, id) = match self.freed_next {
-            true => self.freed.pop_first().or_else(|| self.fresh.pop_first()),
-            false => self.fresh.pop_first().or_else(|| self.freed.pop_first()),
-        }?;
+        let id = self.ready.take()?;
         let entry = self.entries.get_mut(&id)?;
         let uevent = entry.uevent.take()?;
         self.running += 1;
@@ -264,7 +295,7 @@ impl Queue {
             if let Some(next) = self.entries.get_mut(&blocked) {
                 next.blockers -= 1;
                 if next.blockers == 0 && next.uevent.is_some() {
-                    self.freed.insert((next.seqnum, blocked));
+                    self.ready.insert(next.keys.flow, next.seqnum, blocked);
                 }
             }
         }
@@ -292,7 +323,7 @@ impl Queue {
 
     /// Whether an event could start now.
     pub fn has_ready(&self) -> bool {
-        !self.fresh.is_empty() || !self.freed.is_empty()
+        !self.ready.is_empty()
     }
 }
 
@@ -338,7 +369,8 @@ fn id_key(uevent: &Uevent) -> u64 {
 
 fn keys(uevent: &Uevent) -> Keys {
     let id = id_key(uevent);
-    let mut keys = Keys { id, on: Vec::with_capacity(4), above: Vec::new() };
+    let flow = key(b'f', &uevent.subsystem);
+    let mut keys = Keys { flow, id, on: Vec::with_capacity(4), above: Vec::new() };
     keys.on.push(id);
     if let Some(node) = uevent.properties.get("DEVNAME") {
         keys.on.push(key(b'/', node));
@@ -462,16 +494,15 @@ mod tests {
     }
 
     #[test]
-    fn events_that_become_ready_at_once_take_turns_with_new_ones() {
+    fn subsystems_take_turns() {
         let mut queue = Queue::new(99);
-        queue.insert(uevent(1, "add", "/devices/d", &[]), now());
-        let parent = queue.take_ready().unwrap();
-        for n in 2..=5 {
-            queue.insert(uevent(n, "add", &format!("/devices/d/p{n}"), &[]), now());
+        for n in 1..=5 {
+            queue.insert(uevent(n, "add", &format!("/devices/d{n}"), &[]), now());
         }
-        queue.finish(parent.entry);
-        queue.insert(uevent(9, "change", "/devices/x", &[]), now());
-        assert!(ready(&mut queue)[..2].contains(&9));
+        let mut other = uevent(9, "change", "/devices/x", &[]);
+        other.subsystem = "other".into();
+        queue.insert(other, now());
+        assert_eq!(ready(&mut queue), [1, 9, 2, 3, 4, 5]);
     }
 
     #[test]

@@ -51,10 +51,8 @@ impl std::fmt::Display for UeventError {
 
 impl std::error::Error for UeventError {}
 
-/// What most uevents hold, with what is added to them later.
-const PROPERTIES: usize = 24;
-/// See [`PROPERTIES`].
-const BYTES: usize = 640;
+/// Properties of most uevents.
+const PROPERTIES: usize = 12;
 
 /// Strings of a datagram, each ended by NUL.
 struct Strings<'a>(&'a [u8]);
@@ -83,13 +81,18 @@ impl Uevent {
         if !strings.next().is_some_and(|s| s.windows(2).any(|w| w == b"@/")) {
             return Err(UeventError::NoHeader);
         }
-        Uevent::from_lines(strings)
+        Uevent::from_strings(strings, datagram.len())
     }
 
     /// Parses `KEY=VALUE` strings in any order. Strings without `=` and properties that no record
     /// could hold (see [`valid_property`]) are skipped: the rest of the message is used, as from v262.
     pub fn from_lines<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Result<Uevent, UeventError> {
-        let mut properties = Properties::with_capacity(PROPERTIES, BYTES);
+        Uevent::from_strings(lines, 0)
+    }
+
+    /// `bytes` is how many all names and values may have.
+    fn from_strings<'a>(lines: impl Iterator<Item = &'a [u8]>, bytes: usize) -> Result<Uevent, UeventError> {
+        let mut properties = Properties::with_capacity(PROPERTIES, bytes);
         for line in lines {
             let Some(equals) = line.find_byte(b'=') else { continue };
             let (name, value) = (&line[..equals], &line[equals + 1..]);

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// NUL-terminated strings in one block of memory, as execve wants them. A string ends at its first
 /// NUL byte: execve cannot carry more.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExecStrings {
     bytes: Vec<u8>,
     starts: Vec<usize>,
