@@ -73,7 +73,12 @@ done
 # Ours, with nothing.
 cp "$mudev" "$tree/bin/mudev"
 ln -s mudev "$tree/bin/mudevadm"
-ln -s mudev "$tree/bin/mudevd"
+ln -s ../bin/mudev "$tree/sbin/mudevd"
+mkdir "$tree/scripts"
+# This guest stays what it is, so groups are looked up, which an initramfs leaves to the real system.
+for script in init-top init-bottom; do
+	sed 's/ --resolve-names=never//' "$top/init/initramfs-tools/scripts/$script/mudev" >"$tree/scripts/$script"
+done
 
 (cd "$tree" && find . | "$busybox" cpio -o -H newc 2>/dev/null) | gzip -1 >"$work/initramfs"
 
