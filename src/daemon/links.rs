@@ -376,14 +376,6 @@ impl Links {
         let dump = (self.is_live() && self.table.wants_dump()).then_some(self.dump_not_before);
         parked.chain(dump).chain(self.requests.values().map(|(_, deadline)| *deadline)).min()
     }
-
-    /// The job is over: nothing waits for it any more.
-    pub fn forget_job(&mut self, job: JobId) {
-        self.parked.retain(|_, parked| {
-            parked.retain(|p| p.job != job);
-            !parked.is_empty()
-        });
-    }
 }
 
 impl Drop for Links {

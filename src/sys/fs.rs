@@ -1,17 +1,16 @@
-//! Files: *at() calls relative to an open directory, flock, extended attributes.
+//! Files: *at() calls relative to an open directory, flock.
 //!
 //! [`Dir`] is a directory that stays the same whatever happens to its path. Every call that takes a
 //! name looks it up in that directory; it may contain slashes, and the last component is never
 //! followed when it is a symlink, except where the name of the function says so. Everything is
 //! opened close-on-exec. Names with a NUL are refused with EINVAL. Interrupted calls are repeated.
 //!
-//! * look-up: [`Dir::open`], [`Dir::open_dir`], [`Dir::stat`], [`Dir::stat_followed`],
-//!   [`Dir::read_link`], [`Dir::names`], [`Dir::exists`]
+//! * look-up: [`Dir::open`], [`Dir::open_dir`], [`Dir::stat`], [`Dir::read_link`],
+//!   [`Dir::names`], [`Dir::exists`]
 //! * files: [`Dir::open_file`], [`Dir::create_file`], [`Dir::read_file`]
 //! * changes: [`Dir::create_dir`], [`Dir::rename`], [`Dir::unlink`], [`Dir::remove_dir`],
-//!   [`Dir::symlink`], [`Dir::make_node`], [`Dir::chmod`], [`Dir::chown`], [`Dir::touch`]
+//!   [`Dir::symlink`], [`Dir::make_node`], [`Dir::chmod`]
 //! * open files: [`chmod_file`], [`stat_file`], [`read_more`], [`write_once`], [`try_lock`]
-//! * by path: [`set_xattr`]
 
 use bstr::BString;
 use std::ffi::{CStr, CString};
@@ -206,11 +205,6 @@ impl Dir {
         self.fstatat(name, libc::AT_SYMLINK_NOFOLLOW)
     }
 
-    /// What is known of the file that the name leads to.
-    pub fn stat_followed(&self, name: &[u8]) -> io::Result<Stat> {
-        self.fstatat(name, 0)
-    }
-
     fn fstatat(&self, name: &[u8], flags: i32) -> io::Result<Stat> {
         let mut raw = MaybeUninit::<libc::stat>::uninit();
         with_name(name, |name| {
@@ -239,27 +233,6 @@ impl Dir {
     pub fn chmod(&self, name: &[u8], mode: u32) -> io::Result<()> {
         // SAFETY: the pointer is valid during the call.
         with_name(name, |name| check(|| unsafe { libc::fchmodat(self.raw(), name.as_ptr(), mode, 0) }))
-    }
-
-    /// Sets owner and group; None leaves one as it is.
-    pub fn chown(&self, name: &[u8], owner: Option<u32>, group: Option<u32>) -> io::Result<()> {
-        // `(uid_t) -1` means no change.
-        let (owner, group) = (owner.unwrap_or(u32::MAX), group.unwrap_or(u32::MAX));
-        with_name(name, |name| {
-            // SAFETY: the pointer is valid during the call.
-            check(|| unsafe {
-                libc::fchownat(self.raw(), name.as_ptr(), owner, group, libc::AT_SYMLINK_NOFOLLOW)
-            })
-        })
-    }
-
-    /// Sets both times to now.
-    pub fn touch(&self, name: &[u8]) -> io::Result<()> {
-        with_name(name, |name| {
-            let flags = libc::AT_SYMLINK_NOFOLLOW;
-            // SAFETY: the pointer is valid during the call; null means the current time.
-            check(|| unsafe { libc::utimensat(self.raw(), name.as_ptr(), std::ptr::null(), flags) })
-        })
     }
 
     /// All names but `.` and `..`, in the order of the directory.
@@ -397,18 +370,6 @@ pub fn try_lock(file: &impl AsRawFd, lock: Lock) -> io::Result<bool> {
     }
 }
 
-/// `lsetxattr(2)`: sets an extended attribute such as `security.selinux`; a symlink is not followed.
-pub fn set_xattr(path: &Path, name: &[u8], value: &[u8]) -> io::Result<()> {
-    with_name(path.as_os_str().as_bytes(), |path| {
-        with_name(name, |name| {
-            // SAFETY: pointers and length describe memory that is valid during the call.
-            check(|| unsafe {
-                libc::lsetxattr(path.as_ptr(), name.as_ptr(), value.as_ptr().cast(), value.len(), 0)
-            })
-        })
-    })
-}
-
 fn openat(dir: RawFd, name: &[u8], flags: i32, mode: u32) -> io::Result<OwnedFd> {
     with_name(name, |name| {
         loop {
@@ -510,7 +471,7 @@ mod tests {
         dir.symlink(b"sub/f", b"l").unwrap();
         assert_eq!(dir.read_link(b"l").unwrap(), "sub/f");
         assert_eq!(errno(dir.read_link(b"sub")), Some(libc::EINVAL));
-        assert!(dir.stat(b"l").unwrap().is_symlink() && dir.stat_followed(b"l").unwrap().is_file());
+        assert!(dir.stat(b"l").unwrap().is_symlink());
         assert_eq!(errno(dir.open_file(b"l", libc::O_RDONLY)), Some(libc::ELOOP));
         assert!(dir.open_dir(b"d").is_err() && dir.open_dir(b"sub").is_ok());
         assert_eq!(errno(dir.remove_dir(b"sub")), Some(libc::ENOTEMPTY));

@@ -150,30 +150,6 @@ fn set_label(file: &File, attribute: &CStr, value: &[u8]) -> io::Result<()> {
     node::set_attribute(&descriptor_path(file), attribute, value)
 }
 
-/// Makes `/dev/block/M:m` or `/dev/char/M:m` lead to the node, or removes it.
-pub fn number_link(
-    roots: &Roots,
-    block: bool,
-    devnum: DevNum,
-    devnode: &[u8],
-    present: bool,
-) -> Result<(), Errno> {
-    let folder = roots.dev.join(if block { "block" } else { "char" });
-    let path = folder.join(devnum.to_string());
-    let result = match (present, devnode.strip_prefix(b"/dev/")) {
-        (true, Some(below)) => {
-            let target = [b"../", below].concat();
-            put_symlink(&path, OsStr::from_bytes(&target))
-        }
-        (true, None) => Err(io::Error::from_raw_os_error(libc::EINVAL)),
-        (false, _) => match std::fs::remove_file(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            other => other,
-        },
-    };
-    result.map_err(|e| Errno::of(&e))
-}
-
 /// Creates a symlink or replaces it at one blow; the folder above is created if it is missing. One
 /// that leads there already is left alone.
 fn put_symlink(path: &Path, target: &OsStr) -> io::Result<()> {
@@ -422,23 +398,6 @@ mod tests {
         let Some(()) = zero(&tree) else { return };
         let seclabels = vec![("smack".into(), "x".into()), ("apparmor".into(), "y".into())];
         assert_eq!(apply_node(&tree.roots(), &NodeChange { seclabels, ..change() }), Ok(()));
-    }
-
-    #[test]
-    fn links_by_number_follow_the_node_and_go_with_it() {
-        let tree = Tree::new();
-        let roots = tree.roots();
-        tree.dir("dev");
-        let devnum = DevNum { major: 8, minor: 1 };
-        let target = || std::fs::read_link(tree.path("dev/block/8:1")).unwrap();
-        for devnode in ["/dev/sda1", "/dev/sda1", "/dev/disk/other"] {
-            number_link(&roots, true, devnum, devnode.as_bytes(), true).unwrap();
-            assert_eq!(target(), Path::new("..").join(&devnode[5..]));
-        }
-        number_link(&roots, true, devnum, b"/dev/sda1", false).unwrap();
-        number_link(&roots, true, devnum, b"/dev/sda1", false).unwrap();
-        assert_eq!(std::fs::read_dir(tree.path("dev/block")).unwrap().count(), 0);
-        assert_eq!(number_link(&roots, true, devnum, b"sda1", true), Err(Errno(libc::EINVAL)));
     }
 
     #[test]
