@@ -47,7 +47,9 @@ for tool in "$@"; do
 	case $tool in
 	cargo)
 		rust_is_new_enough && continue
-		{ apt cargo-web rustc-web && rust_is_new_enough; } || { apt cargo rustc && rust_is_new_enough; } && continue
+		{ apt cargo-web rustc-web ca-certificates && rust_is_new_enough; } ||
+			{ apt cargo rustc ca-certificates && rust_is_new_enough; } && continue
+		tool="cargo (Rust 1.88 or newer)"
 		;;
 	# With rustup the commands are there even where the component is not.
 	rustfmt)
