@@ -588,7 +588,7 @@ mod tests {
                 purpose: *purpose,
                 event: String::new(),
                 command: (*command).into(),
-                env: environment_of(&["A=1"]),
+                env: environment_of(&["A=1", "UDEV_DATABASE_VERSION=1"]),
                 budget: Budget::new(start, timeout),
             };
             children.spawn(&sources, wanted, start);
