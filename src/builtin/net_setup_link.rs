@@ -228,6 +228,13 @@ impl Setup<'_> {
         if self.event.action != Action::Add {
             return self.name.into();
         }
+        let policies: &[NamePolicy] =
+            if self.context.files.names_enabled { &wanted.name_policy } else { &[] };
+        let offered = wanted.name.is_some() || policies.iter().any(|p| self.named_by(*p, NAME_MAX).is_some());
+        if !offered && !self.file.matching.names_links() {
+            // Whatever kind of name it has, it keeps it: the file need not be read.
+            return self.name.into();
+        }
         let known = std::cell::OnceCell::new();
         let assign_type = || *known.get_or_init(|| self.assign_type("name_assign_type").unwrap_or(0));
         if self.file.matching.names_links() && assign_type() == NAME_ENUMERATED {
@@ -240,8 +247,6 @@ impl Setup<'_> {
         if !self.context.scheme.has(Flag::AllowRerenames) && was_given() {
             return self.name.into();
         }
-        let policies: &[NamePolicy] =
-            if self.context.files.names_enabled { &wanted.name_policy } else { &[] };
         for policy in policies {
             match policy {
                 NamePolicy::Kernel if assign_type() == NAME_PREDICTABLE => return self.name.into(),

@@ -666,14 +666,14 @@ impl Job {
     fn write_own_record(&mut self, next: Phase) -> Option<Step> {
         self.phase = next;
         self.marked = false;
-        let id = self.id_of_device()?;
         let outcome = self.outcome()?;
         let keep_empty = outcome.event.device.devnum.is_some() || outcome.event.device.ifindex.is_some();
-        let record = Arc::new(record_of(outcome));
-        if record.is_empty() && !keep_empty && outcome.event.old.is_none() {
+        if !keep_empty && outcome.event.old.is_none() && !has_content(outcome) {
             return None;
         }
-        let effect = Effect::WriteRecord { id, record, sticky: outcome.db_persist, keep_empty };
+        let (record, sticky) = (Arc::new(record_of(outcome)), outcome.db_persist);
+        let id = self.id_of_device()?;
+        let effect = Effect::WriteRecord { id, record, sticky, keep_empty };
         Some(self.perform(effect, Awaiting::Must, next))
     }
 
@@ -786,6 +786,13 @@ fn with_property(old: &Record, name: &str) -> Record {
 
 fn write_record(id: DeviceId, record: Record, sticky: bool) -> Effect {
     Effect::WriteRecord { id, record: Arc::new(record), sticky, keep_empty: true }
+}
+
+/// Whether the record of what the rules left says anything; symlinks and priority belong to devices
+/// that have one anyway.
+fn has_content(outcome: &Outcome) -> bool {
+    let event = &outcome.event;
+    event.properties.stored().next().is_some() || !event.tags.sticky.is_empty()
 }
 
 /// The record of what the rules left (rules.md 11.5). Links and priority belong to devices with a
