@@ -150,6 +150,8 @@ pub struct Job {
     swallowed: Vec<Swallowed>,
     /// The record on disk carries ID_PROCESSING and must be mended if the rules fail.
     marked: bool,
+    /// A record of what the rules left was written in this event, be it to say that programs run.
+    recorded: bool,
     locked: bool,
     failure: Option<Errno>,
     log_level: Option<log::LevelFilter>,
@@ -176,6 +178,7 @@ impl Job {
             rules: None,
             swallowed: ready.swallowed,
             marked: false,
+            recorded: false,
             locked: false,
             failure: None,
             log_level: None,
@@ -668,10 +671,12 @@ impl Job {
         self.marked = false;
         let outcome = self.outcome()?;
         let keep_empty = outcome.event.device.devnum.is_some() || outcome.event.device.ifindex.is_some();
-        if !keep_empty && outcome.event.old.is_none() && !has_content(outcome) {
-            return None;
-        }
-        let (record, sticky) = (Arc::new(record_of(outcome)), outcome.db_persist);
+        let nothing_to_say = !keep_empty && outcome.event.old.is_none() && !has_content(outcome);
+        let (record, sticky) = match nothing_to_say && !self.recorded {
+            true => return None,
+            false => (Arc::new(record_of(self.outcome()?)), self.outcome()?.db_persist),
+        };
+        self.recorded = true;
         let id = self.id_of_device()?;
         let effect = Effect::WriteRecord { id, record, sticky, keep_empty };
         Some(self.perform(effect, Awaiting::Must, next))

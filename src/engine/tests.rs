@@ -213,6 +213,19 @@ fn a_new_device_is_recorded_before_it_is_announced() {
 }
 
 #[test]
+fn a_record_that_only_said_that_programs_run_does_not_stay() {
+    let mut w = World::new("ACTION==\"add\", RUN+=\"/bin/true\"");
+    w.input(Input::Uevent(uevent(1, "add", "/devices/x", &["SUBSYSTEM=acpi"])));
+    w.settle();
+    assert_eq!(w.kinds(), ["ReadRecord", "WriteRecord", "Run", "WriteRecord", "Announce"]);
+    assert_eq!(properties(w.record("+acpi:x").unwrap()), [""; 0]);
+    w.performed.clear();
+    w.input(Input::Uevent(uevent(2, "change", "/devices/y", &["SUBSYSTEM=acpi"])));
+    w.settle();
+    assert_eq!(w.kinds(), ["ReadRecord", "Announce"], "a record with nothing to say is not written at all");
+}
+
+#[test]
 fn what_a_rule_sets_in_one_event_is_gone_in_the_next_but_tags_and_age_stay() {
     let mut w = World::new(
         "ACTION==\"add\", ENV{A}=\"1\", TAG+=\"t\"\nACTION==\"change\", IMPORT{db}=\"A\", ENV{B}=\"$env{A}\"",
