@@ -160,6 +160,11 @@ impl std::fmt::Display for Title<'_> {
 /// Properties that follow from other fields of an event.
 const DERIVED: [&str; 4] = ["USEC_INITIALIZED", "DEVLINKS", "TAGS", "CURRENT_TAGS"];
 
+/// Whether a property follows from other fields of an event.
+pub fn is_derived(name: &[u8]) -> bool {
+    DERIVED.iter().any(|derived| derived.as_bytes() == name)
+}
+
 /// One event: device, message, and all that rules and builtins have decided of it so far.
 #[derive(Clone, Debug)]
 pub struct Event {

@@ -22,7 +22,7 @@ mod tests;
 use super::ask::{Answer, Ask, BuiltinName, BuiltinResult, ParentDevice};
 use super::outcome::{Outcome, RunItem, Watch};
 use super::program::{Escape, Line, ListOp, OptionToken, Token};
-use super::specialise::{Entry, Run, RunKey, Specialised};
+use super::specialise::{Entry, Guard, Run, RunKey, Specialised};
 use crate::model::event::OrderedSet;
 use crate::model::uevent::valid_property;
 use crate::model::{Action, Event, Key, Properties, Tags};
@@ -85,7 +85,15 @@ struct State {
     closed: Closed,
     /// Kernel properties that rules overwrote or removed, as they were: IMPORT{db} sees them.
     replaced: Vec<(BString, BString)>,
+    /// Grows with every change of a property.
+    property_changes: u32,
+    /// For each guard of the program what [`State::property_changes`] was when it last failed, plus one;
+    /// [`FOR_EVER`] for those that no change of a property can mend.
+    failed: Vec<u32>,
 }
+
+/// See [`State::failed`].
+const FOR_EVER: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Closed {
@@ -211,6 +219,8 @@ impl Evaluation {
             escape: Escape::Unset,
             closed: Closed::default(),
             replaced: Vec::new(),
+            property_changes: 0,
+            failed: vec![0; program.guards()],
         };
         let facts = Facts::default();
         Evaluation { program, config, state, facts, at: 0, token: None, open: None, notes: Vec::new() }
@@ -297,6 +307,10 @@ impl Evaluation {
         let mut at = match self.token {
             Some(token) => token,
             None => {
+                if self.has_failed(program, entry) {
+                    self.go_to(self.at + 1);
+                    return Ok(());
+                }
                 if let Some(run) = program.run(entry) {
                     let next = self.seek(program, run)?;
                     if next.at != self.at {
@@ -325,6 +339,9 @@ impl Evaluation {
             };
             self.facts.forget_operation();
             if !holds {
+                if at == entry.first as usize {
+                    self.remember_failure(program, entry);
+                }
                 self.go_to(self.at + 1);
                 return Ok(());
             }
@@ -332,6 +349,28 @@ impl Evaluation {
         }
         self.go_to(entry.goto().unwrap_or(self.at + 1));
         Ok(())
+    }
+
+    /// Whether the first token of this entry is known not to hold.
+    fn has_failed(&mut self, program: &Specialised, entry: &Entry) -> bool {
+        let Some(number) = entry.guard() else { return false };
+        let failed = self.state.failed.get(number).copied().unwrap_or(0);
+        let known = failed == FOR_EVER || failed == self.state.property_changes + 1;
+        if known && program.guard(number) == Some(Guard::Parents) {
+            self.state.dev_parent = None;
+        }
+        known
+    }
+
+    fn remember_failure(&mut self, program: &Specialised, entry: &Entry) {
+        let Some(number) = entry.guard() else { return };
+        let when = match program.guard(number) {
+            Some(Guard::Property) => self.state.property_changes + 1,
+            _ => FOR_EVER,
+        };
+        if let Some(failed) = self.state.failed.get_mut(number) {
+            *failed = when;
+        }
     }
 
     fn go_to(&mut self, at: usize) {
@@ -549,7 +588,7 @@ impl Evaluation {
         if value.is_empty() {
             self.remove_property(name);
         } else if valid_property(name, &value) {
-            self.remember_kernel_property(name);
+            self.before_change(name);
             self.state.outcome.event.properties.set_stored(name, value);
         } else {
             let name = name.as_bstr();
@@ -561,13 +600,14 @@ impl Evaluation {
     }
 
     fn remove_property(&mut self, name: &[u8]) {
-        self.remember_kernel_property(name);
+        self.before_change(name);
         self.state.outcome.event.properties.remove(name);
     }
 
-    /// Keeps the kernel's value of a property that is about to change. What rules set is stored, but
-    /// for names with a dot, which no kernel uses.
-    fn remember_kernel_property(&mut self, name: &[u8]) {
+    /// A property is about to change: what guards said of properties counts no more, and the kernel's
+    /// value is kept. What rules set is stored, but for names with a dot, which no kernel uses.
+    fn before_change(&mut self, name: &[u8]) {
+        self.state.property_changes += 1;
         let event = &self.state.outcome.event;
         if event.action == Action::Remove || name.starts_with(b".") {
             return;

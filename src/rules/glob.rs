@@ -19,14 +19,14 @@ pub fn is_glob(text: &[u8]) -> bool {
 }
 
 /// A translated pattern.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Glob {
     elements: Vec<Element>,
     /// Bytes of `elements` are lower case and so is what they are compared with.
     ignore_case: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Element {
     Byte(u8),
     AnyByte,
@@ -38,7 +38,7 @@ enum Element {
 }
 
 /// What a pattern is when it is simpler than a glob.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Shape {
     Literal(BString),
     /// `text*`.
@@ -155,7 +155,7 @@ fn fold(byte: u8, ignore_case: bool) -> u8 {
 }
 
 /// A set of bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct ByteSet([u64; 4]);
 
 impl ByteSet {

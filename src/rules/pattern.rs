@@ -7,7 +7,7 @@ use bstr::BString;
 ///
 /// `?*` alone is not stored as a pattern: the compiler turns it into the pattern of `""` and flips
 /// the operator (rules.md 3.1), which is what gives the set-valued keys their traps (3.3).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Pattern {
     /// An empty alternative, or the empty value: the empty subject matches.
     pub matches_empty: bool,
@@ -20,7 +20,7 @@ pub struct Pattern {
 }
 
 /// One alternative.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Alternative {
     Literal(BString),
     /// `text*`.

@@ -12,9 +12,11 @@
 
 use super::pattern::{Alternative, Pattern};
 use super::program::{AttrName, Line, Match, MatchKey, ParentKey, ParentMatch, RuleSet, Token};
+use crate::model::event::{BuildFnv, Fnv, is_derived};
 use crate::model::{Action, Event};
 use bstr::{BStr, BString, ByteSlice};
 use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// Shortest run worth a table.
@@ -80,6 +82,19 @@ pub struct Specialised {
     rules: Arc<RuleSet>,
     entries: Vec<Entry>,
     runs: Vec<Run>,
+    guards: Vec<Guard>,
+}
+
+/// What a token that stands first in several entries can be remembered by, once it did not hold: hundreds
+/// of packages ask the same question over and over (`SUBSYSTEMS=="usb"`, `ENV{ID_X}=="?*"`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Guard {
+    /// It asks what no rule can change.
+    Fixed,
+    /// The same, of the device and its parents: when it fails, there is no parent any more.
+    Parents,
+    /// It asks for a property.
+    Property,
 }
 
 /// A line that may matter.
@@ -93,9 +108,16 @@ pub(super) struct Entry {
     goto: u32,
     /// The run it is part of.
     run: u32,
+    /// The guard that its first token is.
+    guard: u32,
 }
 
 impl Entry {
+    /// Its place among the guards of the program, if its first token is one.
+    pub fn guard(&self) -> Option<usize> {
+        (self.guard != NONE).then_some(self.guard as usize)
+    }
+
     /// Where to go when all tokens held, if that is not the next entry.
     pub fn goto(&self) -> Option<usize> {
         (self.goto != NONE).then_some(self.goto as usize)
@@ -140,8 +162,9 @@ impl Specialised {
     /// Folds and joins lines for this kind.
     pub fn new(rules: Arc<RuleSet>, kind: Kind<'_>) -> Specialised {
         let entries = fold(&rules, kind);
-        let mut program = Specialised { rules, entries, runs: Vec::new() };
+        let mut program = Specialised { rules, entries, runs: Vec::new(), guards: Vec::new() };
         program.find_runs(kind);
+        program.find_guards();
         program
     }
 
@@ -154,7 +177,41 @@ impl Specialised {
             .map(|line| if kind.is_active(line) { Verdict::Maybe { first: 0 } } else { Verdict::Never })
             .collect();
         let entries = link(&rules, &verdicts);
-        Specialised { rules, entries, runs: Vec::new() }
+        Specialised { rules, entries, runs: Vec::new(), guards: Vec::new() }
+    }
+
+    /// Gives entries that begin with equal tokens one guard.
+    fn find_guards(&mut self) {
+        let rules = self.rules.clone();
+        // hash -> (a token, the first entry that begins with it, its guard)
+        let mut known: HashMap<u64, (&Token, usize, u32), BuildFnv> = HashMap::default();
+        for at in 0..self.entries.len() {
+            let entry = self.entries[at];
+            let line = rules.lines.get(entry.line as usize);
+            let Some(token) = line.and_then(|l| l.tokens.get(entry.first as usize)) else { continue };
+            let Some((guard, hash)) = guard_of(token) else { continue };
+            match known.get_mut(&hash) {
+                Some((other, ..)) if *other != token => {}
+                Some((_, first, number)) => {
+                    if *number == NONE {
+                        *number = self.guards.len() as u32;
+                        self.guards.push(guard);
+                        self.entries[*first].guard = *number;
+                    }
+                    self.entries[at].guard = *number;
+                }
+                None => drop(known.insert(hash, (token, at, NONE))),
+            }
+        }
+    }
+
+    /// How many guards there are.
+    pub(super) fn guards(&self) -> usize {
+        self.guards.len()
+    }
+
+    pub(super) fn guard(&self, number: usize) -> Option<Guard> {
+        self.guards.get(number).copied()
     }
 
     /// The rules it was made from.
@@ -372,6 +429,40 @@ fn fold(rules: &RuleSet, kind: Kind<'_>) -> Vec<Entry> {
     link(rules, &verdicts)
 }
 
+/// What kind of guard a token is, and its hash; None for what has to be asked each time.
+fn guard_of(token: &Token) -> Option<(Guard, u64)> {
+    let mut hasher = Fnv::default();
+    let guard = match token {
+        Token::Match(m) => {
+            let guard = match &m.subject {
+                MatchKey::Kernel => Guard::Fixed,
+                MatchKey::Devpath => Guard::Fixed,
+                MatchKey::Env(key) if !is_derived(key.name()) => {
+                    hasher.write(key.name());
+                    Guard::Property
+                }
+                _ => return None,
+            };
+            std::mem::discriminant(&m.subject).hash(&mut hasher);
+            (m.negate, &m.pattern).hash(&mut hasher);
+            guard
+        }
+        Token::Parents(members) => {
+            for member in members {
+                match member.subject {
+                    ParentKey::Kernel | ParentKey::Subsystem | ParentKey::Driver => {}
+                    ParentKey::Attr(_) | ParentKey::Tag => return None,
+                }
+                std::mem::discriminant(&member.subject).hash(&mut hasher);
+                (member.negate, &member.pattern).hash(&mut hasher);
+            }
+            Guard::Parents
+        }
+        _ => return None,
+    };
+    Some((guard, hasher.finish()))
+}
+
 fn judge(line: &Line, index: usize, kind: Kind<'_>) -> Verdict {
     if !kind.is_active(line) {
         return Verdict::Never;
@@ -432,7 +523,13 @@ fn link(rules: &RuleSet, verdicts: &[Verdict]) -> Vec<Entry> {
             Verdict::Jump => Some(rules.lines[i].tokens.len() as u32),
         };
         if let Some(first) = first {
-            backward.push(Entry { line: i as u32, first, goto: goto.unwrap_or(NONE), run: NONE });
+            backward.push(Entry {
+                line: i as u32,
+                first,
+                goto: goto.unwrap_or(NONE),
+                run: NONE,
+                guard: NONE,
+            });
         }
         from_line[i] = backward.len() as u32;
     }
