@@ -36,6 +36,16 @@ pub enum Origin {
     Reply,
 }
 
+fn is_veth(link: &Link) -> bool {
+    link.kind.as_bstr() == "veth"
+}
+
+/// The ifindex of the other end of a pair in this namespace. The message of the first end was sent before
+/// the second existed, that of the second names the first: so both are known without asking.
+fn other_end(link: &Link) -> Option<u32> {
+    (is_veth(link) && link.iflink != 0 && link.link_netnsid.is_none()).then_some(link.iflink)
+}
+
 /// What became of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
@@ -226,6 +236,15 @@ impl Table {
         }
         row.notified = stamp;
         row.dump = row.dump.max(dump);
+        let (ifindex, other_end) = (row.link.ifindex, other_end(&row.link));
+        if let Some(other) = other_end.and_then(|other| self.rows.get_mut(&other))
+            && other.alive
+            && other.iflink_open
+            && is_veth(&other.link)
+        {
+            other.link.iflink = ifindex;
+            other.iflink_open = false;
+        }
         news
     }
 

@@ -162,6 +162,22 @@ fn the_first_end_of_a_pair_learns_its_other_end_from_the_reply() {
 }
 
 #[test]
+fn the_first_end_of_a_pair_learns_its_other_end_from_the_message_of_that_end() {
+    // Captured: veth1 (2) with IFLA_LINK 0, then veth0 (3) with IFLA_LINK 2.
+    let mut b = Bench::new();
+    let first = IfIndex(2);
+    b.notify(include_bytes!("../captures/veth-first-end.bin"));
+    assert!(!b.table.is_iflink_fresh(first, Mark::ANY));
+    b.notify(include_bytes!("../captures/veth-second-end.bin"));
+    assert!(b.table.is_iflink_fresh(first, Mark::ANY));
+    let iflink = |table: &Table, ifindex| match table.lookup(ifindex) {
+        Lookup::Known(link) => link.iflink,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((iflink(&b.table, first), iflink(&b.table, IfIndex(3))), (3, 2));
+}
+
+#[test]
 fn a_reply_does_not_revive_a_link() {
     let mut b = Bench::new();
     b.notify(&PLAIN.notification());
