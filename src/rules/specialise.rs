@@ -110,12 +110,19 @@ pub(super) struct Entry {
     run: u32,
     /// The guard that its first token is.
     guard: u32,
+    /// Hash of the driver that the device or a parent must have for the first token to hold; 0 is none.
+    driver: u32,
 }
 
 impl Entry {
     /// Its place among the guards of the program, if its first token is one.
     pub fn guard(&self) -> Option<usize> {
         (self.guard != NONE).then_some(self.guard as usize)
+    }
+
+    /// Hash ([`driver_hash`]) of the driver that the device or a parent must have.
+    pub fn driver(&self) -> Option<u32> {
+        (self.driver != 0).then_some(self.driver)
     }
 
     /// Where to go when all tokens held, if that is not the next entry.
@@ -189,6 +196,7 @@ impl Specialised {
             let entry = self.entries[at];
             let line = rules.lines.get(entry.line as usize);
             let Some(token) = line.and_then(|l| l.tokens.get(entry.first as usize)) else { continue };
+            self.entries[at].driver = required_driver(token).map_or(0, |name| driver_hash(name));
             let Some((guard, hash)) = guard_of(token) else { continue };
             match known.get_mut(&hash) {
                 Some((other, ..)) if *other != token => {}
@@ -429,6 +437,20 @@ fn fold(rules: &RuleSet, kind: Kind<'_>) -> Vec<Entry> {
     link(rules, &verdicts)
 }
 
+/// The driver without which a parent group cannot hold.
+fn required_driver(token: &Token) -> Option<&BString> {
+    let Token::Parents(members) = token else { return None };
+    let literal = |m: &ParentMatch| matches!(m.subject, ParentKey::Driver) && !m.negate;
+    members.iter().find(|m| literal(m) && m.pattern.as_literal().is_some())?.pattern.as_literal()
+}
+
+/// Hash of a driver's name, never 0. A collision makes a group be tried in full.
+pub(super) fn driver_hash(name: &[u8]) -> u32 {
+    let mut hasher = Fnv::default();
+    hasher.write(name);
+    (hasher.finish() as u32) | 1
+}
+
 /// What kind of guard a token is, and its hash; None for what has to be asked each time.
 fn guard_of(token: &Token) -> Option<(Guard, u64)> {
     let mut hasher = Fnv::default();
@@ -529,6 +551,7 @@ fn link(rules: &RuleSet, verdicts: &[Verdict]) -> Vec<Entry> {
                 goto: goto.unwrap_or(NONE),
                 run: NONE,
                 guard: NONE,
+                driver: 0,
             });
         }
         from_line[i] = backward.len() as u32;

@@ -82,7 +82,8 @@ fn token(shape: &Shape, pick: u8) -> Token {
                 .map(|(kind, negate)| {
                     let (pattern, flip) =
                         pattern(VALUES[usize::from(pick.wrapping_add(*kind)) % VALUES.len()]);
-                    let subject = match kind % 4 {
+                    let subject = match kind % 5 {
+                        4 => ParentKey::Driver,
                         0 => ParentKey::Subsystem,
                         1 => ParentKey::Kernel,
                         2 => ParentKey::Attr(attr_of(1)),
@@ -151,7 +152,7 @@ fn shape() -> impl Strategy<Value = Shape> {
         1 => any::<bool>().prop_map(|negate| Shape::Subsystem { negate }),
         4 => (0u8..3, prop::bool::weighted(0.2)).prop_map(|(name, negate)| Shape::Attr { name, negate }),
         1 => Just(Shape::Sysctl),
-        4 => prop::collection::vec((0u8..4, prop::bool::weighted(0.1)), 1..3).prop_map(|mut members| {
+        4 => prop::collection::vec((0u8..5, prop::bool::weighted(0.1)), 1..3).prop_map(|mut members| {
             members.sort();
             Shape::Parents(members)
         }),
