@@ -22,7 +22,7 @@ mod tests;
 use super::ask::{Answer, Ask, BuiltinName, BuiltinResult, ParentDevice};
 use super::outcome::{Outcome, RunItem, Watch};
 use super::program::{Escape, Line, ListOp, OptionToken, Token};
-use super::specialise::{Entry, Guard, Run, RunKey, Specialised, driver_hash};
+use super::specialise::{Entry, Guard, Run, RunKey, Specialised, driver_hash, subsystem_hash};
 use crate::model::event::OrderedSet;
 use crate::model::uevent::valid_property;
 use crate::model::{Action, Event, Key, Properties, Tags};
@@ -90,8 +90,8 @@ struct State {
     /// For each guard of the program what [`State::property_changes`] was when it last failed, plus one;
     /// [`FOR_EVER`] for those that no change of a property can mend.
     failed: Vec<u32>,
-    /// Hashes of the drivers of the device and its parents, once all are known.
-    drivers: Option<Vec<u32>>,
+    /// Hashes of the drivers and subsystems of the device and its parents, once all are known.
+    present: Option<Vec<u32>>,
 }
 
 /// See [`State::failed`].
@@ -223,7 +223,7 @@ impl Evaluation {
             replaced: Vec::new(),
             property_changes: 0,
             failed: vec![0; program.guards()],
-            drivers: None,
+            present: None,
         };
         let facts = Facts::default();
         Evaluation { program, config, state, facts, at: 0, token: None, open: None, notes: Vec::new() }
@@ -310,7 +310,7 @@ impl Evaluation {
         let mut at = match self.token {
             Some(token) => token,
             None => {
-                if self.has_failed(program, entry) || self.lacks_driver(entry) {
+                if self.has_failed(program, entry) || self.lacks_required(entry) {
                     self.go_to(self.at + 1);
                     return Ok(());
                 }
@@ -365,24 +365,29 @@ impl Evaluation {
         known
     }
 
-    /// Whether the entry's parent group wants a driver that neither the device nor a parent has.
-    fn lacks_driver(&mut self, entry: &Entry) -> bool {
-        let Some(wanted) = entry.driver() else { return false };
-        if self.state.drivers.is_none() {
-            self.state.drivers = self.known_drivers();
+    /// Whether the entry's parent group wants a driver or subsystem that neither the device nor a parent
+    /// has.
+    fn lacks_required(&mut self, entry: &Entry) -> bool {
+        let Some(wanted) = entry.required() else { return false };
+        if self.state.present.is_none() {
+            self.state.present = self.known_names();
         }
-        let lacks = self.state.drivers.as_ref().is_some_and(|all| !all.contains(&wanted));
+        let lacks = self.state.present.as_ref().is_some_and(|all| !all.contains(&wanted));
         if lacks {
             self.state.dev_parent = None;
         }
         lacks
     }
 
-    fn known_drivers(&self) -> Option<Vec<u32>> {
-        let parents = self.facts.known_parents()?;
-        let own = self.driver_of(0).ok()?;
-        let all = std::iter::once(own).chain(parents.iter().map(|p| p.driver.as_bstr()));
-        Some(all.map(|name| driver_hash(name)).collect())
+    /// See [`State::present`].
+    fn known_names(&self) -> Option<Vec<u32>> {
+        let count = self.facts.known_parents()?.len();
+        let mut all = Vec::with_capacity(2 * (count + 1));
+        for device in 0..=u16::try_from(count).ok()? {
+            all.push(driver_hash(self.driver_of(device).ok()?));
+            all.push(subsystem_hash(self.subsystem_of(device).ok()?));
+        }
+        Some(all)
     }
 
     fn remember_failure(&mut self, program: &Specialised, entry: &Entry) {

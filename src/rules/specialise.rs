@@ -110,8 +110,9 @@ pub(super) struct Entry {
     run: u32,
     /// The guard that its first token is.
     guard: u32,
-    /// Hash of the driver that the device or a parent must have for the first token to hold; 0 is none.
-    driver: u32,
+    /// Hash of the driver or subsystem that the device or a parent must have for the first token to
+    /// hold; 0 is none.
+    required: u32,
 }
 
 impl Entry {
@@ -120,9 +121,9 @@ impl Entry {
         (self.guard != NONE).then_some(self.guard as usize)
     }
 
-    /// Hash ([`driver_hash`]) of the driver that the device or a parent must have.
-    pub fn driver(&self) -> Option<u32> {
-        (self.driver != 0).then_some(self.driver)
+    /// Hash ([`driver_hash`], [`subsystem_hash`]) of what the device or a parent must have.
+    pub fn required(&self) -> Option<u32> {
+        (self.required != 0).then_some(self.required)
     }
 
     /// Where to go when all tokens held, if that is not the next entry.
@@ -196,7 +197,7 @@ impl Specialised {
             let entry = self.entries[at];
             let line = rules.lines.get(entry.line as usize);
             let Some(token) = line.and_then(|l| l.tokens.get(entry.first as usize)) else { continue };
-            self.entries[at].driver = required_driver(token).map_or(0, |name| driver_hash(name));
+            self.entries[at].required = required(token).unwrap_or(0);
             let Some((guard, hash)) = guard_of(token) else { continue };
             match known.get_mut(&hash) {
                 Some((other, ..)) if *other != token => {}
@@ -437,16 +438,30 @@ fn fold(rules: &RuleSet, kind: Kind<'_>) -> Vec<Entry> {
     link(rules, &verdicts)
 }
 
-/// The driver without which a parent group cannot hold.
-fn required_driver(token: &Token) -> Option<&BString> {
+/// Hash of the driver, or else the subsystem, without which a parent group cannot hold.
+fn required(token: &Token) -> Option<u32> {
     let Token::Parents(members) = token else { return None };
-    let literal = |m: &ParentMatch| matches!(m.subject, ParentKey::Driver) && !m.negate;
-    members.iter().find(|m| literal(m) && m.pattern.as_literal().is_some())?.pattern.as_literal()
+    let find = |wanted: fn(&ParentKey) -> bool| {
+        let mut plain = members.iter().filter(|m| !m.negate && wanted(&m.subject));
+        plain.find_map(|m| m.pattern.as_literal())
+    };
+    let driver = find(|key| matches!(key, ParentKey::Driver)).map(|name| driver_hash(name));
+    driver.or_else(|| find(|key| matches!(key, ParentKey::Subsystem)).map(|name| subsystem_hash(name)))
 }
 
 /// Hash of a driver's name, never 0. A collision makes a group be tried in full.
 pub(super) fn driver_hash(name: &[u8]) -> u32 {
+    name_hash(b'd', name)
+}
+
+/// The same for the name of a subsystem.
+pub(super) fn subsystem_hash(name: &[u8]) -> u32 {
+    name_hash(b's', name)
+}
+
+fn name_hash(kind: u8, name: &[u8]) -> u32 {
     let mut hasher = Fnv::default();
+    hasher.write(&[kind]);
     hasher.write(name);
     (hasher.finish() as u32) | 1
 }
@@ -551,7 +566,7 @@ fn link(rules: &RuleSet, verdicts: &[Verdict]) -> Vec<Entry> {
                 goto: goto.unwrap_or(NONE),
                 run: NONE,
                 guard: NONE,
-                driver: 0,
+                required: 0,
             });
         }
         from_line[i] = backward.len() as u32;

@@ -223,7 +223,7 @@ impl Evaluation {
         }
     }
 
-    fn subsystem_of(&self, device: u16) -> Try<&BStr> {
+    pub(super) fn subsystem_of(&self, device: u16) -> Try<&BStr> {
         match device {
             0 => Ok(self.event().device.subsystem.as_bstr()),
             n => Ok(optional(self.parent(n)?.map(|p| &p.subsystem))),
