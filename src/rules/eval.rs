@@ -22,7 +22,7 @@ mod tests;
 use super::ask::{Answer, Ask, BuiltinName, BuiltinResult, ParentDevice};
 use super::outcome::{Outcome, RunItem, Watch};
 use super::program::{Escape, Line, ListOp, OptionToken, Token};
-use super::specialise::{Entry, Guard, Run, RunKey, Specialised, driver_hash, subsystem_hash};
+use super::specialise::{Entry, Guard, Run, RunKey, Specialised, Stretch, driver_hash, subsystem_hash};
 use crate::model::event::OrderedSet;
 use crate::model::uevent::valid_property;
 use crate::model::{Action, Event, Key, Properties, Tags};
@@ -310,6 +310,15 @@ impl Evaluation {
         let mut at = match self.token {
             Some(token) => token,
             None => {
+                if let Some(stretch) = program.stretch(entry)
+                    && self.passes_over(stretch)
+                {
+                    if self.at < stretch.parents_end {
+                        self.state.dev_parent = None;
+                    }
+                    self.go_to(stretch.end);
+                    return Ok(());
+                }
                 if self.has_failed(program, entry) || self.lacks_required(entry) {
                     self.go_to(self.at + 1);
                     return Ok(());
@@ -357,12 +366,23 @@ impl Evaluation {
     /// Whether the first token of this entry is known not to hold.
     fn has_failed(&mut self, program: &Specialised, entry: &Entry) -> bool {
         let Some(number) = entry.guard() else { return false };
-        let failed = self.state.failed.get(number).copied().unwrap_or(0);
-        let known = failed == FOR_EVER || failed == self.state.property_changes + 1;
+        let known = self.guard_failed(number);
         if known && program.guard(number) == Some(Guard::Parents) {
             self.state.dev_parent = None;
         }
         known
+    }
+
+    fn guard_failed(&self, number: usize) -> bool {
+        let failed = self.state.failed.get(number).copied().unwrap_or(0);
+        failed == FOR_EVER || failed == self.state.property_changes + 1
+    }
+
+    /// Whether no entry of the stretch can hold, by what is known so far.
+    fn passes_over(&self, stretch: &Stretch) -> bool {
+        let names_lack = || self.state.present.as_ref().is_some_and(|all| !stretch.wants(all));
+        stretch.guards.iter().all(|&guard| self.guard_failed(guard as usize))
+            && (!stretch.asks_names() || names_lack())
     }
 
     /// Whether the entry's parent group wants a driver or subsystem that neither the device nor a parent

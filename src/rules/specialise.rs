@@ -83,7 +83,40 @@ pub struct Specialised {
     entries: Vec<Entry>,
     runs: Vec<Run>,
     guards: Vec<Guard>,
+    stretches: Vec<Stretch>,
 }
+
+/// Consecutive entries that are all known not to hold once a few facts are known: most events pass over
+/// hundreds of vendors' rules in one step.
+#[derive(Debug)]
+pub(super) struct Stretch {
+    /// The entry after the last one.
+    pub end: usize,
+    /// The entry after the last one with a parent group: to pass over one leaves no parent.
+    pub parents_end: usize,
+    /// Hashes of which the device and its parents must have none; sorted, no duplicates.
+    required: Vec<u32>,
+    /// Guards that must all have failed.
+    pub guards: Vec<u32>,
+}
+
+impl Stretch {
+    /// Whether an entry wants one of these drivers and subsystems.
+    pub fn wants(&self, present: &[u32]) -> bool {
+        present.iter().any(|name| self.required.binary_search(name).is_ok())
+    }
+
+    /// Whether any entry wants a driver or subsystem.
+    pub fn asks_names(&self) -> bool {
+        !self.required.is_empty()
+    }
+}
+
+/// Entries of a stretch from one place where it can be passed over to the next.
+const STRETCH_STEP: usize = 4;
+
+/// More guards than these are not looked at in one step.
+const STRETCH_GUARDS: usize = 8;
 
 /// What a token that stands first in several entries can be remembered by, once it did not hold: hundreds
 /// of packages ask the same question over and over (`SUBSYSTEMS=="usb"`, `ENV{ID_X}=="?*"`).
@@ -113,6 +146,8 @@ pub(super) struct Entry {
     /// Hash of the driver or subsystem that the device or a parent must have for the first token to
     /// hold; 0 is none.
     required: u32,
+    /// The stretch that can be passed over from here.
+    stretch: u32,
 }
 
 impl Entry {
@@ -170,9 +205,10 @@ impl Specialised {
     /// Folds and joins lines for this kind.
     pub fn new(rules: Arc<RuleSet>, kind: Kind<'_>) -> Specialised {
         let entries = fold(&rules, kind);
-        let mut program = Specialised { rules, entries, runs: Vec::new(), guards: Vec::new() };
+        let mut program = Specialised::unjoined(rules, entries);
         program.find_runs(kind);
         program.find_guards();
+        program.find_stretches();
         program
     }
 
@@ -185,7 +221,53 @@ impl Specialised {
             .map(|line| if kind.is_active(line) { Verdict::Maybe { first: 0 } } else { Verdict::Never })
             .collect();
         let entries = link(&rules, &verdicts);
-        Specialised { rules, entries, runs: Vec::new(), guards: Vec::new() }
+        Specialised::unjoined(rules, entries)
+    }
+
+    fn unjoined(rules: Arc<RuleSet>, entries: Vec<Entry>) -> Specialised {
+        Specialised { rules, entries, runs: Vec::new(), guards: Vec::new(), stretches: Vec::new() }
+    }
+
+    /// Joins consecutive entries that have a guard or want a driver or subsystem.
+    fn find_stretches(&mut self) {
+        let mut start = 0;
+        while start < self.entries.len() {
+            let stretch = self.stretch_from(start);
+            let end = stretch.end;
+            if end >= start + STRETCH_STEP {
+                let number = self.stretches.len() as u32;
+                self.entries[start..end].iter_mut().step_by(STRETCH_STEP).for_each(|e| e.stretch = number);
+                self.stretches.push(stretch);
+            }
+            start = end.max(start + 1);
+        }
+    }
+
+    fn stretch_from(&self, start: usize) -> Stretch {
+        let mut stretch =
+            Stretch { end: start, parents_end: start, required: Vec::new(), guards: Vec::new() };
+        for entry in &self.entries[start..] {
+            match (entry.required(), entry.guard) {
+                (Some(name), _) => stretch.required.push(name),
+                (None, NONE) => break,
+                (None, guard) if stretch.guards.contains(&guard) => {}
+                (None, _) if stretch.guards.len() == STRETCH_GUARDS => break,
+                (None, guard) => stretch.guards.push(guard),
+            }
+            stretch.end += 1;
+            let asks_parents = entry.guard().and_then(|guard| self.guard(guard)) == Some(Guard::Parents);
+            if entry.required().is_some() || asks_parents {
+                stretch.parents_end = stretch.end;
+            }
+        }
+        stretch.required.sort_unstable();
+        stretch.required.dedup();
+        stretch
+    }
+
+    /// The stretch that can be passed over from this entry on.
+    pub(super) fn stretch(&self, entry: &Entry) -> Option<&Stretch> {
+        self.stretches.get(entry.stretch as usize)
     }
 
     /// Gives entries that begin with equal tokens one guard.
@@ -567,6 +649,7 @@ fn link(rules: &RuleSet, verdicts: &[Verdict]) -> Vec<Entry> {
                 run: NONE,
                 guard: NONE,
                 required: 0,
+                stretch: NONE,
             });
         }
         from_line[i] = backward.len() as u32;

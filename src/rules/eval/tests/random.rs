@@ -179,6 +179,21 @@ fn block() -> impl Strategy<Value = Vec<(Vec<Shape>, u8, Option<u8>)>> {
     )
 }
 
+/// Lines that begin with one of few questions, as those of many packages do, each with an effect.
+fn packages() -> impl Strategy<Value = Vec<(Vec<Shape>, u8, Option<u8>)>> {
+    let question = prop_oneof![
+        2 => prop::sample::select(vec![0u8, 4]).prop_map(|kind| Shape::Parents(vec![(kind, false)])),
+        1 => (0u8..2).prop_map(|key| Shape::Env { key, negate: false }),
+        1 => Just(Shape::Kernel { negate: false }),
+    ];
+    let effect = prop_oneof![3 => Just(Shape::Run), 1 => Just(Shape::SetEnv { key: 0, append: false })];
+    let jump = prop::option::weighted(0.1, 1u8..8);
+    let pick = prop::sample::select(vec![0u8, 2, 9, 12, 13]);
+    let line = (question, effect, pick, jump)
+        .prop_map(|(question, effect, pick, goto)| (vec![question, effect], pick, goto));
+    prop::collection::vec(line, 4..20)
+}
+
 /// Sets dev_parent, so that the last line shows whether it was cleared.
 fn first_line() -> Line {
     let any =
@@ -191,7 +206,7 @@ fn line_of(number: u32, tokens: Vec<Token>) -> Line {
 }
 
 fn rule_set() -> impl Strategy<Value = RuleSet> {
-    prop::collection::vec(block(), 0..7).prop_map(|blocks| {
+    prop::collection::vec(prop_oneof![3 => block(), 1 => packages()], 0..7).prop_map(|blocks| {
         let plan: Vec<_> = blocks.into_iter().flatten().collect();
         let count = plan.len() as u32;
         let mut lines = vec![first_line()];
