@@ -3,6 +3,7 @@
 
 use super::ini::split_quoted;
 use super::value::parse_hex;
+use crate::links::attr::hex;
 use crate::rules::ask::Constant;
 use crate::rules::glob::Glob;
 use crate::world::Roots;
@@ -76,7 +77,8 @@ impl Host {
 
     fn is_host(&self, value: &str) -> bool {
         let is_id = value.len() == 32 && value.bytes().all(|b| b.is_ascii_hexdigit());
-        if is_id && self.machine_id().is_some_and(|id| hex(&id).eq_ignore_ascii_case(value)) {
+        if is_id && self.machine_id().is_some_and(|id| hex(&id, None).eq_ignore_ascii_case(value.as_bytes()))
+        {
             return true;
         }
         Glob::new(value.as_bytes(), true).matches(self.kernel_text("hostname").as_bytes())
@@ -133,11 +135,6 @@ impl Host {
         let value = value.strip_prefix('"').and_then(|v| v.strip_suffix('"')).unwrap_or(value);
         compare(&text, operator, value)
     }
-}
-
-/// Lower-case digits of an id.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 /// What CONST{arch} says where this program was compiled for.

@@ -4,10 +4,11 @@
 //! sorted by base name, where the higher folder hides the lower; a bad value costs its key only; and
 //! nothing that is written in a file is ignored without a word.
 
-use super::host::{Host, hex};
+use super::host::Host;
 use super::ini::{self, Assignment, Complaint};
 use super::link_match::{Matching, Subject, parse_address};
 use super::value::parse_number;
+use crate::links::attr::hex;
 use crate::links::request::Settings;
 use crate::model::device::is_interface_name;
 use crate::world::Roots;
@@ -559,7 +560,7 @@ fn expand_specifiers(text: &str, host: &Host) -> Option<String> {
             'B' => os_release("BUILD_ID")?,
             'H' => host.kernel_text("hostname"),
             'l' => host.kernel_text("hostname").split('.').next().unwrap_or_default().to_owned(),
-            'm' => hex(&host.machine_id()?),
+            'm' => hex(&host.machine_id()?, None).to_string(),
             'M' => os_release("IMAGE_ID")?,
             'o' => os_release("ID")?,
             'v' => host.kernel_text("osrelease"),

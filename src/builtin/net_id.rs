@@ -12,6 +12,7 @@ use super::link_facts::LinkFacts;
 use super::naming_scheme::{Flag, NamingScheme};
 use super::success;
 use super::value::{parse_decimal, parse_hex, parse_number};
+use crate::links::attr::hex;
 use crate::model::device::{last_component, sysnum};
 use crate::model::record::Record;
 use crate::model::{DeviceId, Event};
@@ -514,8 +515,7 @@ impl Names<'_> {
 fn names(prefix: &str, scheme: NamingScheme, found: &Found) -> Vec<(&'static str, BString)> {
     let mut names = Names { prefix, list: Vec::new() };
     if let Some(m) = found.mac {
-        let hex = format!("x{:02x}{:02x}{:02x}{:02x}{:02x}{:02x}", m[0], m[1], m[2], m[3], m[4], m[5]);
-        names.add("ID_NET_NAME_MAC", &[hex.as_bytes()]);
+        names.add("ID_NET_NAME_MAC", &[b"x", &hex(&m, None)]);
     }
     if let Some(index) = found.devicetree {
         names.add("ID_NET_NAME_ONBOARD", &[format!("d{index}").as_bytes()]);
