@@ -403,6 +403,28 @@ impl Children {
         let waiting = self.waiting.front().filter(|_| self.running.len() < self.max).map(|_| Now::ZERO);
         self.running.values().map(next).chain(waiting).min()
     }
+
+    /// Waits for what the children do next and takes it in, where no loop does it for them. An interrupted
+    /// wait is none.
+    fn turn(&mut self, poll: &mut mio::Poll, events: &mut mio::Events, sources: &Sources) -> io::Result<()> {
+        let left = self.timeout().map(|at| at.saturating_sub(monotonic()));
+        let patience = if self.has_unread() { Some(Duration::ZERO) } else { left };
+        match poll.poll(events, patience) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+            _ => {}
+        }
+        for event in events.iter() {
+            match Source::of(event.token()) {
+                Some(Source::Child(id)) => self.on_exit(id),
+                Some(Source::ChildOut(id)) => self.on_output(id, 0),
+                Some(Source::ChildErr(id)) => self.on_output(id, 1),
+                _ => {}
+            }
+        }
+        self.read_on();
+        self.on_time(sources, monotonic());
+        Ok(())
+    }
 }
 
 /// Runs one program and waits for its end: for the tool. Other children of these must not run.
@@ -415,22 +437,7 @@ pub fn run_to_end(children: &mut Children, wanted: Wanted) -> io::Result<Finishe
         if let Some(finished) = children.take_finished().pop() {
             return Ok(finished);
         }
-        let left = children.timeout().map(|at| at.saturating_sub(monotonic()));
-        let patience = if children.has_unread() { Some(Duration::ZERO) } else { left };
-        match poll.poll(&mut events, patience) {
-            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
-            _ => {}
-        }
-        for event in &events {
-            match Source::of(event.token()) {
-                Some(Source::Child(id)) => children.on_exit(id),
-                Some(Source::ChildOut(id)) => children.on_output(id, 0),
-                Some(Source::ChildErr(id)) => children.on_output(id, 1),
-                _ => {}
-            }
-        }
-        children.read_on();
-        children.on_time(&sources, monotonic());
+        children.turn(&mut poll, &mut events, &sources)?;
     }
 }
 
@@ -599,21 +606,8 @@ mod tests {
             if children.is_empty() {
                 break;
             }
-            let now = monotonic();
-            assert!(now < start + LIMIT, "children do not finish");
-            children.read_on();
-            let more = children.has_unread();
-            let wait = children.timeout().map_or(LIMIT, |t| t.saturating_sub(now));
-            poll.poll(&mut events, Some(if more { Duration::ZERO } else { wait })).unwrap();
-            for event in &events {
-                match Source::of(event.token()) {
-                    Some(Source::Child(id)) => children.on_exit(id),
-                    Some(Source::ChildOut(id)) => children.on_output(id, 0),
-                    Some(Source::ChildErr(id)) => children.on_output(id, 1),
-                    _ => {}
-                }
-            }
-            children.on_time(&sources, monotonic());
+            assert!(monotonic() < start + LIMIT, "children do not finish");
+            children.turn(&mut poll, &mut events, &sources).unwrap();
         }
         finished.sort_by_key(|f| f.job);
         finished
