@@ -51,11 +51,17 @@ fn net_events_open_nothing_of_the_interface_in_sysfs() {
         ip("link set s0 master br0");
         ip("link set s1 name q1");
         ip("link set s2 mtu 1400");
-        let first = live.announced("add", &format!("{net}/br0"));
-        assert_eq!(first.get("LO"), "65536");
-        assert_eq!(first.get("TYPE"), "1");
-        assert_eq!(first.get("TESTED"), "1");
-        live.announced("move", &format!("{net}/q1"));
+        // They do not depend on each other: either may come first.
+        let (add, moved) = (format!("add {net}/br0"), format!("move {net}/q1"));
+        let (mut bridge, mut has_moved) = (None, false);
+        live.announced_that("add of br0 and move of q1", |m| {
+            has_moved |= m.title() == moved;
+            if m.title() == add {
+                bridge = Some(["LO", "TYPE", "TESTED"].map(|key| m.get(key).to_owned()));
+            }
+            has_moved && bridge.is_some()
+        });
+        assert_eq!(bridge.expect("it was announced"), ["65536", "1", "1"]);
         for n in 2..5 {
             ip(&format!("link del s{n}"));
         }
