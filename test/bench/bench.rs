@@ -65,7 +65,11 @@ fn udevadm() -> Result<PathBuf> {
     Ok(cell::peer_root().ok_or("Debian's udev is not unpacked: make peer")?.join("bin/udevadm"))
 }
 
+/// The daemon of this tree, or `BENCH_MUDEVD` (to compare two builds; the name must be mudevd).
 fn mudevd() -> PathBuf {
+    if let Some(path) = std::env::var_os("BENCH_MUDEVD") {
+        return path.into();
+    }
     Path::new(env!("CARGO_MANIFEST_DIR")).join("target/release/mudevd")
 }
 
@@ -407,6 +411,17 @@ fn reap_all(limit: Duration) -> f64 {
             }
             std::thread::sleep(Duration::from_millis(2));
             continue;
+        }
+        if std::env::var_os("BENCH_LOG").is_some() {
+            let ms = |t: libc::timeval| t.tv_sec as f64 * 1e3 + t.tv_usec as f64 / 1e3;
+            eprintln!(
+                "process {pid}: user {:.1} ms, system {:.1} ms, {} page faults, {} waits, {} preemptions",
+                ms(usage.ru_utime),
+                ms(usage.ru_stime),
+                usage.ru_minflt,
+                usage.ru_nvcsw,
+                usage.ru_nivcsw
+            );
         }
         for time in [usage.ru_utime, usage.ru_stime] {
             total += time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
