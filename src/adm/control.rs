@@ -2,6 +2,7 @@
 //! 5.4).
 
 use super::{Out, Outcome, Stop, bytes_value, ignored_in_chroot, other_option, parse_seconds, text_value};
+use crate::model::command_line::{LongNames, next_arg};
 use crate::model::control::{Datagram, Message};
 use crate::sys::{process, unix};
 use crate::world::Roots;
@@ -79,6 +80,19 @@ Tell the daemon what to do.
   -h --help                   Show this help
   -V --version                Show the version";
 
+/// Its long options.
+const LONG: &[LongNames] = &[&[
+    "exit",
+    "log-level|log-priority",
+    "stop-exec-queue",
+    "start-exec-queue",
+    "reload|reload-rules",
+    "property|env",
+    "children-max",
+    "ping",
+    "timeout",
+]];
+
 /// Syslog's number (syslog(3)) of a level by name or number.
 fn log_number(text: &str) -> Option<u8> {
     Some(match text {
@@ -98,10 +112,10 @@ fn log_number(text: &str) -> Option<u8> {
 fn parse(parser: &mut Parser) -> Result<(Vec<Message>, Duration), Stop> {
     let mut messages = Vec::new();
     let mut timeout = Duration::from_secs(60);
-    while let Some(arg) = parser.next()? {
+    while let Some(arg) = next_arg(parser, LONG)? {
         match arg {
             Arg::Short('e') | Arg::Long("exit") => messages.push(Message::Exit),
-            Arg::Short('l') | Arg::Long("log-level" | "log-priority") => {
+            Arg::Short('l') | Arg::Long("log-level") => {
                 let text = text_value(parser)?;
                 let level =
                     log_number(&text).ok_or_else(|| Stop::Failed(format!("{text:?} is no log level")))?;
@@ -109,8 +123,8 @@ fn parse(parser: &mut Parser) -> Result<(Vec<Message>, Duration), Stop> {
             }
             Arg::Short('s') | Arg::Long("stop-exec-queue") => messages.push(Message::StopExecQueue),
             Arg::Short('S') | Arg::Long("start-exec-queue") => messages.push(Message::StartExecQueue),
-            Arg::Short('R') | Arg::Long("reload" | "reload-rules") => messages.push(Message::Reload),
-            Arg::Short('p') | Arg::Long("property" | "env") => {
+            Arg::Short('R') | Arg::Long("reload") => messages.push(Message::Reload),
+            Arg::Short('p') | Arg::Long("property") => {
                 let text = bytes_value(parser)?;
                 let Some((name, value)) = text.split_once_str("=") else {
                     return Err(Stop::Failed(format!("{text:?} is not of the form KEY=VALUE")));

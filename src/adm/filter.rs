@@ -2,6 +2,7 @@
 
 use super::view::Devices;
 use super::{Stop, bytes_value};
+use crate::model::command_line::LongNames;
 use crate::rules::glob::Glob;
 use crate::world::enumerate::{Enumerator, Filter, Found, Kind};
 use bstr::{BString, ByteSlice};
@@ -24,6 +25,21 @@ macro_rules! filter_help {
     };
 }
 pub(super) use filter_help;
+
+/// Their long names.
+pub const LONG: LongNames = &[
+    "subsystem-match",
+    "subsystem-nomatch",
+    "attr-match",
+    "attr-nomatch",
+    "property-match",
+    "tag-match",
+    "sysname-match",
+    "name-match",
+    "parent-match",
+    "initialized-match",
+    "initialized-nomatch",
+];
 
 /// One of the options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

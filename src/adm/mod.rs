@@ -19,6 +19,7 @@ mod verify;
 mod view;
 
 use crate::model::Action;
+use crate::model::command_line::next_arg;
 use crate::world::Roots;
 use crate::world::config::parse_time_span;
 use bstr::BString;
@@ -142,7 +143,7 @@ fn complain(text: std::fmt::Arguments) {
 fn dispatch(parser: &mut Parser, name: &str, roots: &Roots, out: Out) -> Outcome {
     let mut level = log::LevelFilter::Info;
     loop {
-        match parser.next()? {
+        match next_arg(parser, &[&["debug"]])? {
             Some(Arg::Short('d') | Arg::Long("debug")) => level = log::LevelFilter::Debug,
             Some(Arg::Short('h') | Arg::Long("help")) => return print_help(name, out),
             Some(Arg::Short('V') | Arg::Long("version")) => return print_version(out),

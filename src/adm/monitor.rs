@@ -2,6 +2,7 @@
 //! 5.4).
 
 use super::{Out, Outcome, Stop, bytes_value, ignored_in_chroot, other_option};
+use crate::model::command_line::{LongNames, next_arg};
 use crate::model::event::Tags;
 use crate::model::{Uevent, announcement};
 use crate::sys::netlink::{self, Received};
@@ -29,6 +30,9 @@ Show the kernel's uevents and the daemon's announcements as they come.
   -t --tag-match=TAG                       Only events with this tag (repeatable)
   -h --help                                Show this help
   -V --version                             Show the version";
+
+/// Its long options.
+const LONG: &[LongNames] = &[&["property|environment", "kernel", "udev", "subsystem-match", "tag-match"]];
 
 /// Bytes asked for as receive buffer, as every receiver of udev does (interop.md 2.7).
 const RECEIVE_BUFFER: usize = 128 << 20;
@@ -169,9 +173,9 @@ struct Options {
 
 fn parse(parser: &mut Parser) -> Result<Options, Stop> {
     let mut options = Options::default();
-    while let Some(arg) = parser.next()? {
+    while let Some(arg) = next_arg(parser, LONG)? {
         match arg {
-            Arg::Short('p' | 'e') | Arg::Long("property" | "environment") => options.properties = true,
+            Arg::Short('p' | 'e') | Arg::Long("property") => options.properties = true,
             Arg::Short('k') | Arg::Long("kernel") => options.kernel = true,
             Arg::Short('u') | Arg::Long("udev") => options.udev = true,
             Arg::Short('s') | Arg::Long("subsystem-match") => {

@@ -2,6 +2,7 @@
 
 use super::{Out, Outcome, Stop, other_option};
 use crate::daemon::trace;
+use crate::model::command_line::{LongNames, next_arg};
 use crate::world::Roots;
 use crate::world::accounts::Accounts;
 use lexopt::{Arg, Parser};
@@ -18,10 +19,13 @@ Nothing of the system is touched.
   -h --help                   Show this help
   -V --version                Show the version";
 
+/// Its long options.
+const LONG: &[LongNames] = &[&["expect"]];
+
 /// Runs the subcommand.
 pub fn run(parser: &mut Parser, roots: &Roots, out: Out) -> Outcome {
     let (mut file, mut expected) = (None, None);
-    while let Some(arg) = parser.next()? {
+    while let Some(arg) = next_arg(parser, LONG)? {
         match arg {
             Arg::Long("expect") => expected = Some(PathBuf::from(parser.value()?)),
             Arg::Value(path) if file.is_none() => file = Some(PathBuf::from(path)),

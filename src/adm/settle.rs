@@ -1,6 +1,7 @@
 //! `settle`: waits until the daemon has no events (interop.md 3.5, 5.4).
 
 use super::{Out, Outcome, Stop, ignored_in_chroot, other_option, parse_seconds};
+use crate::model::command_line::{LongNames, next_arg};
 use crate::model::control::Message;
 use crate::sys::inotify::Inotify;
 use crate::sys::process;
@@ -26,6 +27,9 @@ Wait until the daemon has handled all events.
   -h --help                   Show this help
   -V --version                Show the version";
 
+/// Its long options.
+const LONG: &[LongNames] = &[&["timeout", "exit-if-exists", "seq-start", "seq-end", "quiet"]];
+
 #[derive(Debug, PartialEq, Eq)]
 struct Options {
     timeout: Duration,
@@ -34,7 +38,7 @@ struct Options {
 
 fn parse(parser: &mut Parser) -> Result<Options, Stop> {
     let mut options = Options { timeout: Duration::from_secs(120), exit_if_exists: None };
-    while let Some(arg) = parser.next()? {
+    while let Some(arg) = next_arg(parser, LONG)? {
         match arg {
             Arg::Short('t') | Arg::Long("timeout") => options.timeout = parse_seconds(&parser.value()?)?,
             Arg::Short('E') | Arg::Long("exit-if-exists") => {

@@ -2,6 +2,7 @@
 
 use super::{Json, Out, Outcome, Stop, other_option};
 use crate::daemon::status::{LinkRow, SOCKET, Status};
+use crate::model::command_line::{LongNames, next_arg};
 use crate::sys::{process, unix};
 use crate::world::Roots;
 use lexopt::{Arg, Parser};
@@ -29,6 +30,9 @@ Show the network interfaces as the daemon knows them from the kernel's messages.
      --json[=short|pretty|off]  JSON, as the daemon sends it
   -h --help                     Show this help
   -V --version                  Show the version";
+
+/// The long options of both.
+const LONG: &[LongNames] = &[&["json"]];
 
 /// How long the daemon may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -65,7 +69,7 @@ fn show<T: DeserializeOwned + serde::Serialize>(
 
 fn parse(parser: &mut Parser) -> Result<Option<Json>, Stop> {
     let mut json = None;
-    while let Some(arg) = parser.next()? {
+    while let Some(arg) = next_arg(parser, LONG)? {
         match arg {
             Arg::Long("json") => {
                 json = match parser.optional_value() {

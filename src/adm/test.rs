@@ -4,6 +4,7 @@ use super::trial::{Trial, event_of};
 use super::view::Devices;
 use super::{Json, Out, Outcome, Stop, action_value, other_option, text_value};
 use crate::engine::job::node_change;
+use crate::model::command_line::{LongNames, next_arg};
 use crate::model::{Action, Event, ResolveNames};
 use crate::rules::ask::BuiltinName;
 use crate::rules::outcome::{Outcome as RulesOutcome, RunItem, Watch};
@@ -43,6 +44,11 @@ arguments in the same word if it takes any.
   -h --help                             Show this help
   -V --version                          Show the version";
 
+/// The long options of `test`.
+const LONG: &[LongNames] = &[&["action", "resolve-names", "extra-rules-dir", "verbose", "json"]];
+/// Those of `test-builtin`.
+const BUILTIN_LONG: &[LongNames] = &[&["action"]];
+
 #[derive(Debug)]
 struct Options {
     action: Action,
@@ -63,7 +69,8 @@ fn parse(parser: &mut Parser, is_builtin: bool, out: Out) -> Result<Option<Optio
         json: None,
         words: Vec::new(),
     };
-    while let Some(arg) = parser.next()? {
+    let known = if is_builtin { BUILTIN_LONG } else { LONG };
+    while let Some(arg) = next_arg(parser, known)? {
         match arg {
             Arg::Short('a') | Arg::Long("action") => match action_value(parser, out)? {
                 Some(action) => options.action = action,

@@ -21,6 +21,31 @@ fn every_subcommand_has_help_and_is_in_the_list() {
     }
 }
 
+/// The long options that a help names in its table.
+fn long_options(help: &str) -> impl Iterator<Item = &str> {
+    let names = |line| str::split_whitespace(line).take_while(|word| word.starts_with('-'));
+    help.lines()
+        .filter(|line| line.starts_with("  -") || line.starts_with("     --"))
+        .flat_map(names)
+        .filter_map(|word| word.strip_prefix("--")?.split(['=', '[']).next())
+}
+
+#[test]
+fn every_long_option_is_known_for_its_prefixes() {
+    for verb in VERBS {
+        for name in long_options(verb.help) {
+            let (outcome, _) = call(&[verb.name, &format!("--{name}x")]);
+            let text = format!("{outcome:?}");
+            assert!(text.contains(&format!("is '--{name}' meant?")), "{} --{name}: {text}", verb.name);
+        }
+    }
+    assert_eq!(call(&["--ver"]), (Ok(ExitCode::SUCCESS), "255\n".to_owned()));
+    assert_eq!(call(&["--deb", "info", "--vers"]), (Ok(ExitCode::SUCCESS), "255\n".to_owned()));
+    let (outcome, _) = call(&["trigger", "--dry", "--init"]);
+    let text = "trigger: option '--init' is ambiguous: '--initialized-match', '--initialized-nomatch'";
+    assert_eq!(outcome, Err(Stop::failed(text)));
+}
+
 #[test]
 fn the_version_is_a_bare_number() {
     for words in [&["--version"][..], &["-V"], &["version"], &["info", "-V"]] {

@@ -1,9 +1,10 @@
 //! `trigger`: has the kernel send uevents of devices again (interop.md 5.3 and section 7).
 
-use super::filter::{Match, enumerate, filter_help};
+use super::filter::{self, Match, enumerate, filter_help};
 use super::monitor::{Receiver, Speaker};
 use super::view::Devices;
 use super::{Out, Outcome, Stop, action_value, ignored_in_chroot, other_option, parse_seconds, text_value};
+use crate::model::command_line::{LongNames, next_arg};
 use crate::model::control::Message;
 use crate::model::{Action, Uevent};
 use crate::sys::{process, random};
@@ -45,6 +46,23 @@ stands for itself and all below it.
   -V --version                      Show the version"
 );
 
+/// Its long options.
+const LONG: &[LongNames] = &[
+    filter::LONG,
+    &[
+        "verbose",
+        "dry-run",
+        "quiet",
+        "type",
+        "action",
+        "include-parents",
+        "prioritized-subsystem",
+        "settle",
+        "wait-daemon",
+        "uuid",
+    ],
+];
+
 #[derive(Debug)]
 struct Options {
     verbose: bool,
@@ -73,7 +91,7 @@ fn parse(parser: &mut Parser, devices: &Devices, out: Out) -> Result<Option<Opti
         wait_daemon: None,
         uuid: false,
     };
-    while let Some(arg) = parser.next()? {
+    while let Some(arg) = next_arg(parser, LONG)? {
         let matching = match arg {
             Arg::Short(letter) => Match::from_short(letter),
             Arg::Long(name) => Match::from_long(name),

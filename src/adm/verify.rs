@@ -6,6 +6,7 @@
 
 use super::{Out, Outcome, Stop, other_option};
 use crate::model::ResolveNames;
+use crate::model::command_line::{LongNames, next_arg};
 use crate::rules::compile::{CompileOptions, SourceFile, compile};
 use crate::rules::diagnostic::{Diagnostic, Severity};
 use crate::rules::lint;
@@ -31,6 +32,9 @@ Check rules files: those of the system, or the given ones.
   -h --help                            Show this help
   -V --version                         Show the version";
 
+/// Its long options.
+const LONG: &[LongNames] = &[&["resolve-names", "root", "no-summary", "no-style"]];
+
 /// What was asked for.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Options {
@@ -44,7 +48,7 @@ struct Options {
 impl Options {
     fn parse(parser: &mut lexopt::Parser) -> Result<Options, Stop> {
         let mut options = Options::default();
-        while let Some(arg) = parser.next()? {
+        while let Some(arg) = next_arg(parser, LONG)? {
             match arg {
                 Arg::Short('N') | Arg::Long("resolve-names") => {
                     let word = parser.value()?;

@@ -3,6 +3,7 @@
 //! error.
 
 use crate::model::ResolveNames;
+use crate::model::command_line::{LongNames, next_arg};
 use crate::world::Roots;
 use crate::world::config::{self, Overrides};
 use lexopt::{Arg, ValueExt};
@@ -34,6 +35,27 @@ records below /run/udev, and announces the events.
      --sys-dir=DIR --dev-dir=DIR --run-dir=DIR --proc-dir=DIR --etc-dir=DIR
                               where the system stands
 ";
+
+/// Its long options.
+const LONG: &[LongNames] = &[&[
+    "daemon",
+    "debug",
+    "children-max",
+    "exec-delay",
+    "event-timeout",
+    "timeout-signal",
+    "resolve-names",
+    "ready-fd",
+    "coldplug",
+    "events",
+    "record",
+    "rules-dir",
+    "sys-dir",
+    "dev-dir",
+    "run-dir",
+    "proc-dir",
+    "etc-dir",
+]];
 
 /// What the command line asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +89,7 @@ pub fn parse(args: Vec<OsString>) -> Result<Invocation, String> {
 fn parse_options(parser: &mut lexopt::Parser) -> Result<Invocation, lexopt::Error> {
     let mut line = CommandLine::default();
     let overrides = &mut line.overrides;
-    while let Some(arg) = parser.next()? {
+    while let Some(arg) = next_arg(parser, LONG)? {
         match arg {
             Arg::Short('h') | Arg::Long("help") => return Ok(Invocation::Help),
             Arg::Short('V') | Arg::Long("version") => return Ok(Invocation::Version),
@@ -160,8 +182,8 @@ mod tests {
         for args in [
             &["-d", "-D", "-c", "3", "-e1", "-t", "5", "-N", "late"][..],
             &[
-                "--daemon",
-                "--debug",
+                "--daem",
+                "--deb",
                 "--children-max=3",
                 "--exec-delay",
                 "1",
@@ -187,6 +209,8 @@ mod tests {
     fn what_makes_no_sense_is_an_error() {
         for args in [
             &["--frob"][..],
+            &["--d"],
+            &["--e=1"],
             &["-c", "x"],
             &["-c"],
             &["-N", "sometimes"],

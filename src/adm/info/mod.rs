@@ -5,10 +5,11 @@ mod lines;
 mod tree;
 mod walk;
 
-use super::filter::{Match, enumerate, filter_help};
+use super::filter::{self, Match, enumerate, filter_help};
 use super::monitor::{Receiver, Speaker};
 use super::view::{Devices, Found, View, Way};
 use super::{Json, Out, Outcome, Stop, bytes_value, other_option, parse_seconds, text_value};
+use crate::model::command_line::{LongNames, next_arg};
 use crate::sys::process::wait_any_readable;
 use crate::world::Roots;
 use crate::world::enumerate::{Filter, Kind};
@@ -52,6 +53,29 @@ Which devices --export-db and --tree show (long options only):
 ",
     filter_help!()
 );
+
+/// Its long options.
+const LONG: &[LongNames] = &[
+    filter::LONG,
+    &[
+        "query",
+        "property",
+        "value",
+        "path",
+        "name",
+        "root",
+        "attribute-walk",
+        "tree",
+        "device-id-of-file",
+        "export",
+        "export-prefix",
+        "export-db",
+        "cleanup-db",
+        "wait-for-initialization",
+        "no-pager",
+        "json",
+    ],
+];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Query {
@@ -126,7 +150,7 @@ fn parse(parser: &mut Parser, devices: &Devices) -> Result<Options, Stop> {
         filter: Filter::default(),
         found: Vec::new(),
     };
-    while let Some(arg) = parser.next()? {
+    while let Some(arg) = next_arg(parser, LONG)? {
         let Options { task, format, .. } = &mut options;
         match arg {
             Arg::Short('q') | Arg::Long("query") => {
