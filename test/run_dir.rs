@@ -7,6 +7,7 @@ mod live;
 
 use live::in_cell;
 use mudev::model::DeviceId;
+use mudev::model::effect::Sticky;
 use mudev::model::event::OrderedSet;
 use mudev::model::record::Record;
 use mudev::sys::fs::Dir;
@@ -59,12 +60,12 @@ fn a_full_run_costs_the_record_and_nothing_else() {
         mount_tmpfs("/run/full", "size=64k,mode=755");
         let RunDir { mut database, .. } = open(Path::new("/run/full"));
         let n1 = id("n1");
-        database.write_record(&n1, &record("old"), false, true).expect("there is room");
-        let error = errno(database.write_record(&n1, &record("x".repeat(100_000)), false, true));
+        database.write_record(&n1, &record("old"), Sticky::No, true).expect("there is room");
+        let error = errno(database.write_record(&n1, &record("x".repeat(100_000)), Sticky::No, true));
         assert_eq!(error, Some(libc::ENOSPC));
         assert_eq!(database.read_record(&n1).expect("to read"), None);
         assert_eq!(std::fs::read_dir("/run/full/udev/data").expect("a folder").count(), 0);
-        database.write_record(&n1, &record("new"), false, true).expect("there is room again");
+        database.write_record(&n1, &record("new"), Sticky::No, true).expect("there is room again");
         assert_eq!(database.read_record(&n1).expect("to read"), Some(record("new")));
     });
 }
@@ -79,7 +80,10 @@ fn a_run_without_room_for_names_refuses_each_with_one_error() {
                 break;
             }
         }
-        assert_eq!(errno(database.write_record(&id("n1"), &record("1"), false, true)), Some(libc::ENOSPC));
+        assert_eq!(
+            errno(database.write_record(&id("n1"), &record("1"), Sticky::No, true)),
+            Some(libc::ENOSPC)
+        );
         assert_eq!(errno(database.add_tags(&id("n1"), &set(&["a", "b"]))), Some(libc::ENOSPC));
         assert_eq!(errno(watch.add(&id("b8:0"), 1)), Some(libc::ENOSPC));
         assert!(std::fs::read_dir("/run/full/udev/watch").expect("a folder").next().is_none());
@@ -95,11 +99,14 @@ fn a_read_only_run_can_be_opened_and_read() {
     in_cell(|| {
         mount_tmpfs("/run/ro", "mode=755");
         let n1 = id("n1");
-        open(Path::new("/run/ro")).database.write_record(&n1, &record("1"), false, true).expect("to write");
+        open(Path::new("/run/ro"))
+            .database
+            .write_record(&n1, &record("1"), Sticky::No, true)
+            .expect("to write");
         cell::mount("none", "/run/ro", "tmpfs", libc::MS_REMOUNT | libc::MS_RDONLY, "").expect("to remount");
         let RunDir { mut database, mut claims, watch } = open(Path::new("/run/ro"));
         assert_eq!(database.read_record(&n1).expect("to read"), Some(record("1")));
-        assert_eq!(errno(database.write_record(&n1, &record("2"), false, true)), Some(libc::EROFS));
+        assert_eq!(errno(database.write_record(&n1, &record("2"), Sticky::No, true)), Some(libc::EROFS));
         assert_eq!(errno(database.add_tags(&n1, &set(&["a"]))), Some(libc::EROFS));
         assert_eq!(errno(watch.add(&n1, 1)), Some(libc::EROFS));
         assert_eq!(claims.apply(&id("c1:3"), b"/dev/null", 0, &[], &["l".into()]).len(), 1);
@@ -116,8 +123,8 @@ fn modes_do_not_depend_on_the_umask() {
         unsafe { libc::umask(0o077) };
         std::fs::create_dir("/run/strict").expect("a folder");
         let RunDir { mut database, mut claims, .. } = open(Path::new("/run/strict"));
-        database.write_record(&id("n1"), &record("1"), true, true).expect("to write");
-        database.write_record(&id("n2"), &Record::default(), false, true).expect("to write");
+        database.write_record(&id("n1"), &record("1"), Sticky::Yes, true).expect("to write");
+        database.write_record(&id("n2"), &Record::default(), Sticky::No, true).expect("to write");
         database.add_tags(&id("n1"), &set(&["a"])).expect("to tag");
         assert!(claims.apply(&id("c1:3"), b"/dev/null", 0, &[], &["new/l".into()]).is_empty());
         for (path, mode) in [
@@ -151,7 +158,7 @@ fn debians_tool_reads_what_was_written() {
             tags: set(&["t-one", "t-two"]),
             current_tags: set(&["t-one"]),
         };
-        database.write_record(&id("c1:3"), &null, false, true).expect("to write");
+        database.write_record(&id("c1:3"), &null, Sticky::No, true).expect("to write");
         let output = Command::new(peer.join("bin/udevadm"))
             .env("LD_LIBRARY_PATH", peer.join("usr/lib/x86_64-linux-gnu"))
             .args(["info", "--query=all", "--name=/dev/null"])

@@ -8,7 +8,7 @@
 use super::queue::{EntryId, Ready, Swallowed};
 use super::{EngineConfig, JobId, JobStatus, Output};
 use crate::model::device::{is_interface_name, last_component};
-use crate::model::effect::{Done, Effect, NodeChange};
+use crate::model::effect::{Done, Effect, NodeChange, Sticky};
 use crate::model::event::OrderedSet;
 use crate::model::record::Record;
 use crate::model::{Action, DeviceId, Errno, Event, IfIndex, Now, announcement};
@@ -444,7 +444,7 @@ impl Job {
         let old = self.event().old.clone()?;
         let id = self.id_of_device()?;
         self.marked = true;
-        let effect = write_record(id, with_property(&old, "ID_PROCESSING"), false);
+        let effect = rewrite_record(id, with_property(&old, "ID_PROCESSING"));
         Some(self.perform(effect, Awaiting::Must, Phase::Rules))
     }
 
@@ -453,7 +453,7 @@ impl Job {
         self.marked = false;
         let id = self.id_of_device()?;
         let old = self.event().old.clone()?;
-        Some(self.perform(write_record(id, (*old).clone(), false), Awaiting::Any, Phase::Unlock))
+        Some(self.perform(rewrite_record(id, (*old).clone()), Awaiting::Any, Phase::Unlock))
     }
 
     fn remove_tags(&mut self) -> Option<Step> {
@@ -549,7 +549,7 @@ impl Job {
         }
         let id = self.id_of_device()?;
         let old = self.event().old.clone().unwrap_or_default();
-        let effect = write_record(id, with_property(&old, "ID_RENAMING"), false);
+        let effect = rewrite_record(id, with_property(&old, "ID_RENAMING"));
         Some(self.perform(effect, Awaiting::Must, Phase::Rename))
     }
 
@@ -676,6 +676,7 @@ impl Job {
             true => return None,
             false => (Arc::new(record_of(self.outcome()?)), self.outcome()?.db_persist),
         };
+        let sticky = if sticky { Sticky::Yes } else { Sticky::No };
         self.recorded = true;
         let id = self.id_of_device()?;
         let effect = Effect::WriteRecord { id, record, sticky, keep_empty };
@@ -789,8 +790,9 @@ fn with_property(old: &Record, name: &str) -> Record {
     record
 }
 
-fn write_record(id: DeviceId, record: Record, sticky: bool) -> Effect {
-    Effect::WriteRecord { id, record: Arc::new(record), sticky, keep_empty: true }
+/// The old record as an event under way changes it.
+fn rewrite_record(id: DeviceId, record: Record) -> Effect {
+    Effect::WriteRecord { id, record: Arc::new(record), sticky: Sticky::AsBefore, keep_empty: true }
 }
 
 /// Whether the record of what the rules left says anything; symlinks and priority belong to devices

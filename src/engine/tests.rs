@@ -2,6 +2,7 @@
 //! compares any completion order with one event at a time.
 
 use super::*;
+use crate::model::effect::Sticky;
 use crate::model::event::OrderedSet;
 use crate::model::properties::Property;
 use crate::model::record::Record;
@@ -138,7 +139,10 @@ impl World {
         match effect {
             Effect::ReadRecord { id } => return Done::Record(self.records.get(&id).cloned().map(Arc::new)),
             Effect::WriteRecord { id, record, sticky, .. } => {
-                self.sticky.insert(id.clone(), sticky);
+                match sticky {
+                    Sticky::AsBefore => {}
+                    sticky => _ = self.sticky.insert(id.clone(), sticky == Sticky::Yes),
+                }
                 self.records.insert(id, (*record).clone());
             }
             Effect::RemoveRecord { id } => {
@@ -340,6 +344,28 @@ fn rules_that_fail_leave_the_old_record_and_are_announced_as_failed() {
     assert_eq!(properties(w.record("b7:0").unwrap()), ["A=add", "C=1"]);
     let message = &w.announced[1];
     assert_eq!((message["UDEV_WORKER_ERRNO_NAME"].as_str(), message["A"].as_str()), ("ENOTDIR", "change"));
+}
+
+#[test]
+fn a_record_that_was_to_persist_persists_while_events_run_and_when_their_rules_fail() {
+    let mut w = World::new(
+        "ACTION==\"add\", OPTIONS=\"db_persist\"\nPROGRAM==\"/bin/true\", ENV{P}=\"1\"\nENV{FAIL}==\"1\", TEST==\"x/*/y\", ENV{Z}=\"1\"",
+    );
+    let disk = DeviceId::parse(b"b7:0").unwrap();
+    w.input(Input::Uevent(uevent(1, "add", "/devices/x", DISK)));
+    w.settle();
+    assert_eq!(w.sticky.get(&disk), Some(&true));
+    w.input(Input::Uevent(uevent(2, "change", "/devices/x", &[DISK, &["FAIL=1"]].concat())));
+    while !w.open.iter().any(|output| matches!(output, Output::Ask { ask: Ask::Run { .. }, .. })) {
+        w.complete(0);
+    }
+    assert!(properties(w.record("b7:0").unwrap()).contains(&"ID_PROCESSING=1".to_owned()));
+    assert_eq!(w.sticky.get(&disk), Some(&true), "while it is processed");
+    w.settle();
+    assert_eq!((w.announced.len(), w.sticky.get(&disk)), (2, Some(&true)), "the rules failed");
+    w.input(Input::Uevent(uevent(3, "change", "/devices/x", DISK)));
+    w.settle();
+    assert_eq!(w.sticky.get(&disk), Some(&false), "each event says anew");
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub enum Effect {
     /// Read the record of the last event. Replies [`Done::Record`].
     ReadRecord { id: DeviceId },
     /// Write the record, or the empty file when it holds nothing and `keep_empty`, or remove it.
-    WriteRecord { id: DeviceId, record: Arc<Record>, sticky: bool, keep_empty: bool },
+    WriteRecord { id: DeviceId, record: Arc<Record>, sticky: Sticky, keep_empty: bool },
     /// Remove the record.
     RemoveRecord { id: DeviceId },
     /// Create the tag index entries of these tags.
@@ -44,6 +44,16 @@ pub enum Effect {
     NumberLink { block: bool, devnum: DevNum, devnode: BString, present: bool },
     /// Tell the listeners: a complete datagram of [`super::announcement`].
     Announce { datagram: BString },
+}
+
+/// Whether a record outlives `info --cleanup-db`, as OPTIONS="db_persist" wants it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sticky {
+    No,
+    Yes,
+    /// As the record was that this one replaces: what is written while an event is under way does not
+    /// know yet what the rules want.
+    AsBefore,
 }
 
 /// What to do to a node.

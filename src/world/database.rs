@@ -11,6 +11,7 @@
 //! number; the caller says which device it was.
 
 use super::atomic;
+use crate::model::effect::Sticky;
 use crate::model::event::{BuildFnv, OrderedSet};
 use crate::model::record::Record;
 use crate::model::{DeviceId, Properties, SeqNum, Uevent};
@@ -86,6 +87,9 @@ impl Records {
 #[derive(Debug, Default)]
 struct Known {
     has_record: bool,
+    /// Whether the record has the sticky bit; None for one that an earlier daemon left and nobody has
+    /// asked about yet.
+    sticky: Option<bool>,
     /// Tags whose index entry this daemon made or found.
     tags: OrderedSet,
     /// What the last event said of the device, `KEY=VALUE` with a NUL behind each; empty for what an
@@ -199,13 +203,18 @@ impl Database {
         &mut self,
         id: &DeviceId,
         record: &Record,
-        sticky: bool,
+        sticky: Sticky,
         keep_empty: bool,
     ) -> io::Result<()> {
         if record.is_empty() && !keep_empty {
             return self.remove_record(id);
         }
         let name = file_name(id)?;
+        let sticky = match sticky {
+            Sticky::No => false,
+            Sticky::Yes => true,
+            Sticky::AsBefore => self.is_sticky(id, &name),
+        };
         let mode = if sticky { RECORD_MODE | STICKY } else { RECORD_MODE };
         self.buffer.clear();
         record.render_into(&mut self.buffer);
@@ -216,8 +225,11 @@ impl Database {
         };
         match written {
             Ok(()) => match self.known.get_mut(id) {
-                Some(known) => known.has_record = true,
-                None => _ = self.known.insert(id.clone(), Known { has_record: true, ..Known::default() }),
+                Some(known) => (known.has_record, known.sticky) = (true, Some(sticky)),
+                None => {
+                    let known = Known { has_record: true, sticky: Some(sticky), ..Known::default() };
+                    self.known.insert(id.clone(), known);
+                }
             },
             Err(_) => {
                 // The first error is the one to tell.
@@ -228,6 +240,16 @@ impl Database {
             }
         }
         written
+    }
+
+    /// Whether the record that is there has the sticky bit. A system call only the first time for what an
+    /// earlier daemon left.
+    fn is_sticky(&self, id: &DeviceId, name: &[u8]) -> bool {
+        match self.known.get(id).filter(|known| known.has_record) {
+            Some(Known { sticky: Some(sticky), .. }) => *sticky,
+            Some(_) => self.records.data.stat(name).is_ok_and(|stat| stat.permissions() & STICKY != 0),
+            None => false,
+        }
     }
 
     /// An empty file is whole from the beginning, so it needs no other name first.
@@ -364,7 +386,8 @@ mod tests {
         assert_eq!(mode(&tree, "data"), Some(0o755));
         let n1 = id("n1");
         assert_eq!(db.read_record(&n1).unwrap(), None);
-        for (value, sticky, expected) in [("1", false, 0o644), ("2", true, 0o1644), ("3", false, 0o644)] {
+        use Sticky::{No, Yes};
+        for (value, sticky, expected) in [("1", No, 0o644), ("2", Yes, 0o1644), ("3", No, 0o644)] {
             db.write_record(&n1, &record(value), sticky, true).unwrap();
             assert_eq!(mode(&tree, "data/n1"), Some(expected));
             assert_eq!(db.read_record(&n1).unwrap(), Some(record(value)));
@@ -377,18 +400,40 @@ mod tests {
     }
 
     #[test]
+    fn a_record_that_is_rewritten_stays_as_sticky_as_it_was() {
+        let tree = Tree::new();
+        tree.file("run/udev/data/b8:0", "E:A=1\n").mode("run/udev/data/b8:0", 0o1644);
+        tree.file("run/udev/data/b8:1", "E:A=1\n").mode("run/udev/data/b8:1", 0o644);
+        let mut db = open(&tree);
+        let old = [("b8:0", 0o1644), ("b8:1", 0o644), ("n7", 0o644)];
+        for (name, expected) in old {
+            for value in ["2", "3"] {
+                db.write_record(&id(name), &record(value), Sticky::AsBefore, true).unwrap();
+                assert_eq!(mode(&tree, &format!("data/{name}")), Some(expected), "{name}");
+            }
+        }
+        db.write_record(&id("b8:0"), &record("4"), Sticky::No, true).unwrap();
+        db.write_record(&id("b8:0"), &record("5"), Sticky::AsBefore, true).unwrap();
+        assert_eq!(mode(&tree, "data/b8:0"), Some(0o644), "the last one counts");
+        db.write_record(&id("n7"), &record("4"), Sticky::Yes, true).unwrap();
+        db.remove_record(&id("n7")).unwrap();
+        db.write_record(&id("n7"), &record("5"), Sticky::AsBefore, true).unwrap();
+        assert_eq!(mode(&tree, "data/n7"), Some(0o644), "what was removed does not count");
+    }
+
+    #[test]
     fn a_record_without_content_is_an_empty_file_or_none() {
         let tree = Tree::new();
         let mut db = open(&tree);
         let (node, other) = (id("c1:3"), id("+usb:1-1"));
-        db.write_record(&node, &Record::default(), false, true).unwrap();
+        db.write_record(&node, &Record::default(), Sticky::No, true).unwrap();
         assert_eq!(tree.read("run/udev/data/c1:3"), b"");
         assert_eq!(db.read_record(&node).unwrap(), Some(Record::default()));
-        db.write_record(&node, &record("1"), false, true).unwrap();
-        db.write_record(&node, &Record::default(), true, true).unwrap();
+        db.write_record(&node, &record("1"), Sticky::No, true).unwrap();
+        db.write_record(&node, &Record::default(), Sticky::Yes, true).unwrap();
         assert_eq!((tree.read("run/udev/data/c1:3"), mode(&tree, "data/c1:3")), (vec![], Some(0o1644)));
-        db.write_record(&other, &record("1"), false, false).unwrap();
-        db.write_record(&other, &Record::default(), false, false).unwrap();
+        db.write_record(&other, &record("1"), Sticky::No, false).unwrap();
+        db.write_record(&other, &Record::default(), Sticky::No, false).unwrap();
         assert_eq!(mode(&tree, "data/+usb:1-1"), None);
     }
 
@@ -448,7 +493,7 @@ mod tests {
         let uevent = Uevent::from_lines(lines.split(|&b| b == 0)).unwrap();
         db.remember(&sda, &uevent.properties);
         assert_eq!(db.removal(&sda, SeqNum(9)), None);
-        db.write_record(&sda, &record("1"), false, true).unwrap();
+        db.write_record(&sda, &record("1"), Sticky::No, true).unwrap();
         assert_eq!(db.removal(&sda, SeqNum(9)), None, "no event of this daemon");
         db.remember(&sda, &uevent.properties);
         let removal = db.removal(&sda, SeqNum(9)).unwrap();
@@ -469,12 +514,12 @@ mod tests {
         let mut db = open(&tree);
         let n1 = id("n1");
         let tags: OrderedSet = ["seat"].into_iter().collect();
-        db.write_record(&n1, &record("1"), false, true).unwrap();
+        db.write_record(&n1, &record("1"), Sticky::No, true).unwrap();
         db.add_tags(&n1, &tags).unwrap();
         std::fs::remove_file(tree.path("run/udev/data/n1")).unwrap();
         std::fs::remove_dir_all(tree.path("run/udev/tags/seat")).unwrap();
         assert_eq!(db.read_record(&n1).unwrap(), None);
-        db.write_record(&n1, &Record::default(), false, true).unwrap();
+        db.write_record(&n1, &Record::default(), Sticky::No, true).unwrap();
         db.add_tags(&n1, &tags).unwrap();
         assert!(mode(&tree, "tags/seat/n1").is_some() && mode(&tree, "data/n1").is_some());
         std::fs::remove_file(tree.path("run/udev/data/n1")).unwrap();
@@ -486,13 +531,13 @@ mod tests {
         let tree = Tree::new();
         let mut db = open(&tree);
         let long = DeviceId::Named { subsystem: "s".into(), sysname: "x".repeat(300).into() };
-        let error = db.write_record(&long, &record("1"), false, false).unwrap_err();
+        let error = db.write_record(&long, &record("1"), Sticky::No, false).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENAMETOOLONG));
         assert!(!db.has_record(&long));
         assert_eq!(std::fs::read_dir(tree.path("run/udev/data")).unwrap().count(), 0);
         let elsewhere = DeviceId::Named { subsystem: "s/../..".into(), sysname: "x".into() };
-        assert!(db.write_record(&elsewhere, &record("1"), false, false).is_err());
+        assert!(db.write_record(&elsewhere, &record("1"), Sticky::No, false).is_err());
         std::fs::remove_dir_all(tree.path("run/udev/data")).unwrap();
-        assert!(db.write_record(&id("n1"), &record("1"), false, true).is_err());
+        assert!(db.write_record(&id("n1"), &record("1"), Sticky::No, true).is_err());
     }
 }
