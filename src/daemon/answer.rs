@@ -11,7 +11,6 @@ use crate::model::effect::{Done, Effect};
 use crate::model::{Action, Errno};
 use crate::rules::Ask;
 use crate::rules::outcome::RunItem;
-use std::io;
 
 impl Shell {
     /// A question of a job's rules; the answer goes to the replies, now or later.
@@ -35,7 +34,8 @@ impl Shell {
                 Ok(()) => Done::Ok,
                 Err(error) => {
                     // A node that is gone by now needs no watch (rules.md 9.1 step 13).
-                    let event = self.engine.event(job).filter(|_| error.kind() != io::ErrorKind::NotFound);
+                    let is_gone = error.raw_os_error() == Some(libc::ENODEV);
+                    let event = self.engine.event(job).filter(|_| !is_gone);
                     if let Some(event) = event {
                         log::warn!("{}: cannot watch {devnode}: {error}", event.title());
                     }

@@ -7,10 +7,10 @@ use super::shell::{Caller, Shell};
 use super::source::{Source, Sources};
 use crate::engine::Input;
 use crate::helper::operations::{Operation, Reply};
-use crate::model::DeviceId;
+use crate::model::{DeviceId, Errno};
 use crate::sys::inotify::Inotify;
-use crate::world::Roots;
 use crate::world::watch_dir::WatchDir;
+use crate::world::{Roots, nodes};
 use bstr::{BStr, BString, ByteSlice};
 use std::collections::{HashMap, VecDeque};
 use std::ffi::CString;
@@ -60,11 +60,13 @@ impl Watches {
         })
     }
 
-    /// Watches the node of a device. A node has one watch: another device of the same node takes it over.
+    /// Watches the node of a device, and that of no other that may stand in its place by now (ENODEV). A
+    /// node has one watch: another device of the same node takes it over.
     pub fn add_watch(&mut self, id: &DeviceId, devnode: &BStr) -> io::Result<()> {
         self.drop_watch(id);
-        let path = self.roots.locate(devnode).into_os_string().into_encoded_bytes();
-        let path = CString::new(path).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
+        let errno = |errno: Errno| io::Error::from_raw_os_error(errno.0);
+        let node = nodes::open_watched(&self.roots, id, devnode).map_err(errno)?;
+        let path = CString::new(nodes::descriptor_path(&node).into_os_string().into_encoded_bytes())?;
         let number = self.inotify.watch(&path, libc::IN_CLOSE_WRITE)?;
         if let Some(other) = self.by_number.insert(number, id.clone()) {
             self.by_id.remove(&other);
@@ -229,42 +231,80 @@ impl Shell {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::fs::Dir;
     use crate::world::tree::Tree;
+
+    /// A folder `dev` with nodes `a` of 1:5 and `b` of 1:3, and what watches them; None where nodes may not be
+    /// made.
+    fn setting() -> Option<(Tree, Watches)> {
+        let tree = Tree::new();
+        tree.dir("dev").dir("run/udev");
+        let dev = Dir::open(&tree.path("dev")).unwrap();
+        for (name, minor) in [(b"a", 5), (b"b", 3)] {
+            if let Err(error) = dev.make_node(name, libc::S_IFCHR | 0o600, 1, minor) {
+                eprintln!("skipped: no nodes can be made here: {error}");
+                return None;
+            }
+        }
+        let poll = mio::Poll::new().unwrap();
+        let sources = Sources::new(&poll).unwrap();
+        let udev = Dir::open(&tree.path("run/udev")).unwrap();
+        let watches = Watches::new(&tree.roots(), Some(WatchDir::open(&udev).unwrap()), &sources).unwrap();
+        Some((tree, watches))
+    }
+
+    fn read(watches: &mut Watches) -> Vec<DeviceId> {
+        watches.set_ready();
+        watches.read();
+        std::iter::from_fn(|| watches.poll_written()).collect()
+    }
+
+    fn write(tree: &Tree, name: &str) {
+        drop(std::fs::File::options().write(true).open(tree.path(name)).unwrap());
+    }
 
     #[test]
     fn a_watched_node_tells_once_and_the_symlinks_follow() {
-        let tree = Tree::new();
-        tree.file("dev/sda", "").file("dev/sdb", "").dir("run/udev");
-        let poll = mio::Poll::new().unwrap();
-        let sources = Sources::new(&poll).unwrap();
-        let udev = crate::sys::fs::Dir::open(&tree.path("run/udev")).unwrap();
-        let mut watches =
-            Watches::new(&tree.roots(), Some(WatchDir::open(&udev).unwrap()), &sources).unwrap();
-        let id = DeviceId::parse(b"b8:0").unwrap();
-        let node = |name: &str| BString::from(format!("/{name}"));
-        watches.add_watch(&id, node("dev/sda").as_ref()).unwrap();
-        let number = std::fs::read_link(tree.path("run/udev/watch/b8:0")).unwrap();
+        let Some((tree, mut watches)) = setting() else { return };
+        let [a, b] = ["c1:5", "c1:3"].map(|id| DeviceId::parse(id.as_bytes()).unwrap());
+        watches.add_watch(&a, "/dev/a".into()).unwrap();
+        let number = std::fs::read_link(tree.path("run/udev/watch/c1:5")).unwrap();
         assert_eq!(
             std::fs::read_link(tree.path("run/udev/watch").join(number)).unwrap().to_str(),
-            Some("b8:0")
+            Some("c1:5")
         );
-
-        let read = |watches: &mut Watches| {
-            watches.set_ready();
-            watches.read();
-            std::iter::from_fn(|| watches.poll_written()).collect::<Vec<_>>()
-        };
         assert!(read(&mut watches).is_empty());
-        tree.file("dev/sda", "1").file("dev/sda", "2").file("dev/sdb", "1");
-        assert_eq!(read(&mut watches), std::slice::from_ref(&id));
+        ["dev/a", "dev/a", "dev/b"].iter().for_each(|name| write(&tree, name));
+        assert_eq!(read(&mut watches), std::slice::from_ref(&a));
 
-        std::fs::remove_file(tree.path("dev/sda")).unwrap();
+        std::fs::remove_file(tree.path("dev/a")).unwrap();
         assert!(read(&mut watches).is_empty() && watches.is_empty());
-        assert!(!tree.path("run/udev/watch/b8:0").exists());
-        watches.add_watch(&id, node("dev/sdb").as_ref()).unwrap();
-        watches.drop_watch(&id);
-        tree.file("dev/sdb", "2");
+        assert!(!tree.path("run/udev/watch/c1:5").exists());
+        watches.add_watch(&b, "/dev/b".into()).unwrap();
+        watches.drop_watch(&b);
+        write(&tree, "dev/b");
         assert!(read(&mut watches).is_empty());
-        assert!(watches.add_watch(&id, node("dev/none").as_ref()).is_err());
+    }
+
+    #[test]
+    fn only_the_node_of_the_device_itself_is_watched() {
+        let Some((tree, mut watches)) = setting() else { return };
+        tree.link("dev/symlink", "a").file("dev/file", "");
+        for (id, devnode) in [
+            ("c1:5", "/dev/b"),
+            ("b1:5", "/dev/a"),
+            ("c1:5", "/dev/symlink"),
+            ("c1:5", "/dev/file"),
+            ("c1:5", "/dev/none"),
+            ("n1", "/dev/a"),
+        ] {
+            let id = DeviceId::parse(id.as_bytes()).unwrap();
+            let error = watches.add_watch(&id, devnode.into()).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::ENODEV), "{id} {devnode}");
+            assert!(watches.is_empty());
+        }
+        ["dev/a", "dev/b"].iter().for_each(|name| write(&tree, name));
+        assert!(read(&mut watches).is_empty());
+        assert_eq!(std::fs::read_dir(tree.path("run/udev/watch")).unwrap().count(), 0);
     }
 }

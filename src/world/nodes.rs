@@ -10,7 +10,7 @@
 
 use super::{Roots, Sysfs};
 use crate::model::effect::NodeChange;
-use crate::model::{DevNum, Errno};
+use crate::model::{DevNum, DeviceId, Errno};
 use crate::rules::program::StaticNode;
 use crate::sys::fs::{Lock, Stat, stat_file, try_lock};
 use crate::sys::{ioctl, node};
@@ -27,11 +27,7 @@ use std::path::{Path, PathBuf};
 /// there, or is another device's, is left alone: its own event is on the way.
 pub fn apply_node(roots: &Roots, change: &NodeChange) -> Result<(), Errno> {
     let path = roots.locate(&change.devnode);
-    let Some((file, stat)) = open_node(&path)? else { return Ok(()) };
-    if !is_device(&stat, change.block, change.devnum) {
-        log::debug!("{} is not {}, left alone", path.display(), change.devnum);
-        return Ok(());
-    }
+    let Some((file, stat)) = open_node_of(&path, change.block, change.devnum)? else { return Ok(()) };
     let wanted = Permissions { owner: change.owner, group: change.group, mode: change.mode };
     let differs = wanted.differ_from(&stat);
     if differs {
@@ -62,8 +58,30 @@ fn open_node(path: &Path) -> Result<Option<(File, Stat)>, Errno> {
     Ok((stat.is_block_device() || stat.is_char_device()).then_some((file, stat)))
 }
 
+/// The same, of this device: None also if the node is another's by now.
+fn open_node_of(path: &Path, block: bool, devnum: DevNum) -> Result<Option<(File, Stat)>, Errno> {
+    let node = open_node(path)?;
+    if node.as_ref().is_some_and(|(_, stat)| !is_device(stat, block, devnum)) {
+        log::debug!("{} is not {devnum}, left alone", path.display());
+        return Ok(None);
+    }
+    Ok(node)
+}
+
+/// Opens the node of a device without touching its driver, to watch it. ENODEV if it is not there, or is
+/// another's by now, or if such a device has none.
+pub fn open_watched(roots: &Roots, id: &DeviceId, devnode: &[u8]) -> Result<File, Errno> {
+    let (block, devnum) = match id {
+        DeviceId::Block(devnum) => (true, *devnum),
+        DeviceId::Char(devnum) => (false, *devnum),
+        DeviceId::Net(_) | DeviceId::Named { .. } => return Err(Errno(libc::ENODEV)),
+    };
+    let node = open_node_of(&roots.locate(devnode), block, devnum)?;
+    node.map(|(file, _)| file).ok_or(Errno(libc::ENODEV))
+}
+
 /// A path that leads to what this descriptor stands for, and to nothing else.
-fn descriptor_path(file: &File) -> PathBuf {
+pub fn descriptor_path(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
@@ -257,9 +275,8 @@ fn open_disk(path: &Path) -> Result<File, Errno> {
 pub fn set_read_only(roots: &Roots, devnode: &[u8], devnum: DevNum) -> Result<(), Errno> {
     let path = roots.locate(devnode);
     // Look before opening: the open itself may do something to a device that is not the one meant.
-    match open_node(&path)? {
-        Some((_, stat)) if is_device(&stat, true, devnum) => {}
-        _ => return Err(Errno(libc::ENODEV)),
+    if open_node_of(&path, true, devnum)?.is_none() {
+        return Err(Errno(libc::ENODEV));
     }
     let file = open_disk(&path)?;
     let stat = stat_file(&file).map_err(|e| Errno::of(&e))?;
