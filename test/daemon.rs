@@ -373,6 +373,52 @@ fn a_low_limit_of_open_files_is_raised_for_the_daemon_alone() {
     });
 }
 
+/// Sets how many files a process may have open.
+fn limit_descriptors(pid: u32, soft: u64) {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let (pid, null) = (pid as libc::pid_t, std::ptr::null_mut());
+    // SAFETY: the kernel reads and writes our own structs.
+    unsafe {
+        support::cell::check(libc::prlimit(pid, libc::RLIMIT_NOFILE, std::ptr::null(), &mut limit))
+            .expect("the limit");
+        limit.rlim_cur = soft.min(limit.rlim_max);
+        support::cell::check(libc::prlimit(pid, libc::RLIMIT_NOFILE, &limit, null)).expect("set");
+    }
+}
+
+#[test]
+fn clients_that_find_no_descriptor_left_are_served_when_there_is_one() {
+    isolated("clients_that_find_no_descriptor_left_are_served_when_there_is_one", || {
+        let log = std::fs::File::create("/run/log").expect("made");
+        let mut command = mudevd();
+        command.stderr(log);
+        let child = command.spawn().expect("it starts");
+        wait_for("the daemon", || Path::new("/run/udev/mudev.status").exists().then_some(()));
+        let before = status().turns.turns;
+        limit_descriptors(child.id(), 3);
+        let complaints = |log: &str| log.matches("Cannot accept a client").count();
+        let log = || std::fs::read_to_string("/run/log").expect("there");
+        let clients: Vec<OwnedFd> = (0..5)
+            .map(|_| {
+                let client = connect("control");
+                send(&client, VERSION_B, Message::Ping);
+                send(&client, VERSION_B, Message::End);
+                client
+            })
+            .collect();
+        let asker = connect("mudev.status");
+        unix::send(asker.as_fd(), b"status").expect("it is taken");
+        wait_for("both to be told of", || (complaints(&log()) >= 2).then_some(()));
+        limit_descriptors(child.id(), 1000);
+        assert!(clients.iter().all(closed));
+        assert!(wait_readable(asker.as_fd(), LIMIT).expect("poll"));
+        assert!(status().turns.turns - before < 100, "it spins");
+        assert_eq!(complaints(&log()), 2, "once for each socket: {}", log());
+        run(&format!("kill -TERM {}", child.id()));
+        assert!(ended(child).success());
+    });
+}
+
 #[test]
 fn a_reload_resolves_names_as_the_settings_say_then() {
     isolated("a_reload_resolves_names_as_the_settings_say_then", || {

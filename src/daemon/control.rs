@@ -5,9 +5,11 @@
 //! client that waits is let go when all uevents that were readable are in the queue; a client that never
 //! stops sending holds up nobody.
 
+use super::listener::Listener;
 use super::shell::Shell;
 use super::source::{Source, Sources};
 use crate::engine::Input;
+use crate::model::Now;
 use crate::model::control::{Action, Connection, DATAGRAM_LEN, Message};
 use crate::sys::unix;
 use std::collections::HashMap;
@@ -28,7 +30,7 @@ struct Client {
 
 /// See the module.
 pub struct Control {
-    listener: OwnedFd,
+    listener: Listener,
     clients: HashMap<u64, Client>,
     next_id: u64,
     /// Clients that have sent more than one turn's share.
@@ -42,15 +44,19 @@ impl Control {
         // Connections inherit this. Set on them alone, it would come too late for a message that is sent
         // between their acceptance and that call: the kernel would then say that nobody sent it.
         unix::pass_credentials(listener.as_fd())?;
-        sources.add(listener.as_fd(), Source::Control)?;
+        let listener = Listener::new(listener, Source::Control, sources)?;
         Ok(Control { listener, clients: HashMap::new(), next_id: 0, unread: Vec::new() })
     }
 
     /// Listens at another socket from now on; clients stay.
     pub(super) fn listen_at(&mut self, listener: OwnedFd, sources: &Sources) -> io::Result<()> {
-        sources.add(listener.as_fd(), Source::Control)?;
-        self.listener = listener;
+        self.listener = Listener::new(listener, Source::Control, sources)?;
         Ok(())
+    }
+
+    /// Where clients connect.
+    pub(super) fn listener(&self) -> &Listener {
+        &self.listener
     }
 
     /// Number of clients.
@@ -59,9 +65,9 @@ impl Control {
     }
 
     /// Takes all that want to connect.
-    fn accept(&mut self, sources: &Sources) -> Vec<u64> {
+    fn accept(&mut self, sources: &Sources, now: Now) -> Vec<u64> {
         let mut accepted = Vec::new();
-        while let Some(socket) = accept(&self.listener) {
+        while let Some(socket) = self.listener.accept(now) {
             if !is_root(&socket) {
                 log::warn!("A client that is not root was turned away");
                 continue;
@@ -126,21 +132,6 @@ impl Control {
     }
 }
 
-/// The next connection; None if there is none.
-pub(super) fn accept(listener: &OwnedFd) -> Option<OwnedFd> {
-    loop {
-        match unix::accept(listener.as_fd()) {
-            Ok(socket) => return Some(socket),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
-            Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::ECONNABORTED)) => {}
-            Err(error) => {
-                log::warn!("Cannot accept a client: {error}");
-                return None;
-            }
-        }
-    }
-}
-
 /// Whether root is at the other end.
 pub(super) fn is_root(socket: &OwnedFd) -> bool {
     unix::peer_credentials(socket.as_fd()).is_ok_and(|c| c.uid == 0)
@@ -166,7 +157,7 @@ pub fn listen(path: &Path) -> io::Result<OwnedFd> {
 
 impl Shell {
     pub(super) fn accept_clients(&mut self) {
-        let accepted = self.control.as_mut().map(|c| c.accept(&self.sources)).unwrap_or_default();
+        let accepted = self.control.as_mut().map(|c| c.accept(&self.sources, self.now)).unwrap_or_default();
         accepted.into_iter().for_each(|id| self.on_client(id));
     }
 
@@ -238,7 +229,7 @@ mod tests {
         send(&second, Message::Ping);
         send(&second, Message::End);
         send(&first, Message::Reload);
-        let ids = control.accept(&sources);
+        let ids = control.accept(&sources, Now::ZERO);
         let actions: Vec<_> = ids.iter().map(|&id| control.read(id)).collect();
         assert_eq!(actions[0], [Action::Do(Message::Reload)]);
         assert_eq!(actions[1], [Action::WaitForIdle]);
@@ -294,7 +285,7 @@ mod tests {
                 }
             });
             while heard.load(Ordering::Acquire) < CLIENTS {
-                control.accept(&sources);
+                control.accept(&sources, Now::ZERO);
                 let ids: Vec<u64> = control.clients.keys().copied().collect();
                 for action in ids.into_iter().flat_map(|id| control.read(id)) {
                     if !matches!(action, Action::Close) {
@@ -322,7 +313,7 @@ mod tests {
         let client = unix::connect_seqpacket(&path).unwrap();
         let ping = Datagram { version: VERSION_B.into(), message: Message::Ping }.render().unwrap();
         (0..MAX_MESSAGES + 3).for_each(|_| unix::send(client.as_fd(), &ping).unwrap());
-        let ids = control.accept(&sources);
+        let ids = control.accept(&sources, Now::ZERO);
         let read = |control: &mut Control| {
             control.unread.clear();
             control.read(ids[0]);

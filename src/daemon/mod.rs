@@ -12,6 +12,7 @@ pub mod control;
 pub mod intake;
 pub mod leftovers;
 pub mod links;
+pub mod listener;
 pub mod mend;
 pub mod options;
 pub mod perform;

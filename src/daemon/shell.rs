@@ -236,6 +236,8 @@ impl Shell {
             self.readiness.timeout(),
             self.coldplug.timeout(),
             self.leftovers.timeout(),
+            self.control.as_ref().and_then(|c| c.listener().timeout()),
+            self.status.as_ref().and_then(|s| s.listener().timeout()),
         ];
         let next = timeouts.into_iter().flatten().min()?;
         Some(next.saturating_sub(monotonic()))
@@ -293,6 +295,12 @@ impl Shell {
         self.take_answers(answered);
         self.readiness.on_time(now);
         self.leftovers.on_time(now);
+        if self.control.as_ref().is_some_and(|c| c.listener().is_due(now)) {
+            self.accept_clients();
+        }
+        if self.status.as_ref().is_some_and(|s| s.listener().is_due(now)) {
+            self.accept_status_clients();
+        }
         if self.engine.poll_timeout().is_some_and(|at| at <= now) {
             self.inbox.push_back(Input::Tick);
         }

@@ -5,12 +5,14 @@
 //! they are one JSON text. Asking changes nothing and waits for nothing: what a client has not yet read is
 //! kept for it, within bounds, and whoever came first and does not read is let go for those who do.
 
-use super::control::{accept, is_root};
+use super::control::is_root;
+use super::listener::Listener;
 use super::shell::{Shell, Stats};
 use super::source::{Source, Sources};
 use crate::engine::{Counters, JobStatus};
 use crate::links::attr::{hex, operstate};
 use crate::links::{Link, Table};
+use crate::model::Now;
 use crate::sys::unix;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
@@ -138,7 +140,7 @@ impl Client {
 
 /// See the module.
 pub struct StatusServer {
-    listener: OwnedFd,
+    listener: Listener,
     /// In the order they came.
     clients: BTreeMap<u64, Client>,
     next_id: u64,
@@ -147,20 +149,24 @@ pub struct StatusServer {
 impl StatusServer {
     /// Serves a listening socket.
     pub fn new(listener: OwnedFd, sources: &Sources) -> io::Result<StatusServer> {
-        sources.add(listener.as_fd(), Source::Status)?;
+        let listener = Listener::new(listener, Source::Status, sources)?;
         Ok(StatusServer { listener, clients: BTreeMap::new(), next_id: 0 })
     }
 
     /// Listens at another socket from now on; clients stay.
     pub(super) fn listen_at(&mut self, listener: OwnedFd, sources: &Sources) -> io::Result<()> {
-        sources.add(listener.as_fd(), Source::Status)?;
-        self.listener = listener;
+        self.listener = Listener::new(listener, Source::Status, sources)?;
         Ok(())
     }
 
-    fn accept(&mut self, sources: &Sources) -> Vec<u64> {
+    /// Where clients connect.
+    pub(super) fn listener(&self) -> &Listener {
+        &self.listener
+    }
+
+    fn accept(&mut self, sources: &Sources, now: Now) -> Vec<u64> {
         let mut accepted = Vec::new();
-        while let Some(socket) = accept(&self.listener) {
+        while let Some(socket) = self.listener.accept(now) {
             let id = self.next_id;
             self.next_id += 1;
             if is_root(&socket) && sources.add_both(socket.as_fd(), Source::StatusClient(id)).is_ok() {
@@ -217,7 +223,7 @@ impl StatusServer {
 
 impl Shell {
     pub(super) fn accept_status_clients(&mut self) {
-        let accepted = self.status.as_mut().map(|s| s.accept(&self.sources)).unwrap_or_default();
+        let accepted = self.status.as_mut().map(|s| s.accept(&self.sources, self.now)).unwrap_or_default();
         accepted.into_iter().for_each(|id| self.on_status_client(id));
     }
 
@@ -292,7 +298,7 @@ mod tests {
         fn client(&mut self) -> (OwnedFd, u64) {
             let client = unix::connect_seqpacket(&self.path).unwrap();
             unix::send(client.as_fd(), b"status").unwrap();
-            let id = self.server.accept(&self.sources)[0];
+            let id = self.server.accept(&self.sources, Now::ZERO)[0];
             assert_eq!(self.server.request(id).as_deref(), Some("status"));
             (client, id)
         }
