@@ -464,6 +464,27 @@ fn sockets_are_passed_in_any_order() {
     });
 }
 
+/// A socket unit may leave out PassCredentials=.
+#[test]
+fn a_client_that_came_before_credentials_were_asked_for_is_served() {
+    isolated("a_client_that_came_before_credentials_were_asked_for_is_served", || {
+        std::fs::create_dir_all("/run/udev").expect("made");
+        let control = unix::listen_seqpacket(Path::new("/run/udev/control")).expect("bound");
+        unix::pass_credentials(control.as_fd(), false).expect("set");
+        let early = connect("control");
+        send(&early, VERSION_B, Message::Ping);
+        send(&early, VERSION_B, Message::End);
+        let uevents = mudev::sys::netlink::open_uevent(1).expect("bound");
+        let child = start_with_sockets([&control, &uevents], "--debug");
+        assert!(closed(&early), "it is let go when all it wanted is done");
+        let late = connect("control");
+        send(&late, VERSION_B, Message::End);
+        assert!(closed(&late));
+        run(&format!("kill -TERM {}", child.id()));
+        assert!(ended(child).success());
+    });
+}
+
 #[test]
 fn a_reload_is_told_to_the_service_manager() {
     isolated("a_reload_is_told_to_the_service_manager", || {

@@ -11,7 +11,7 @@ use super::source::{Source, Sources};
 use crate::engine::Input;
 use crate::model::Now;
 use crate::model::control::{Action, Connection, DATAGRAM_LEN, Message};
-use crate::sys::unix;
+use crate::sys::unix::{self, Credentials};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -25,6 +25,9 @@ const MAX_MESSAGES: usize = 64;
 
 struct Client {
     socket: OwnedFd,
+    /// It was accepted without an eye to who sends: a message whose sender the kernel does not know was
+    /// sent before that was mended.
+    is_early: bool,
     connection: Connection,
 }
 
@@ -43,7 +46,8 @@ impl Control {
         unix::set_nonblocking(listener.as_fd())?;
         // Connections inherit this. Set on them alone, it would come too late for a message that is sent
         // between their acceptance and that call: the kernel would then say that nobody sent it.
-        unix::pass_credentials(listener.as_fd())?;
+        // A passed socket (socket activation) may come without.
+        unix::pass_credentials(listener.as_fd(), true)?;
         let listener = Listener::new(listener, Source::Control, sources)?;
         Ok(Control { listener, clients: HashMap::new(), next_id: 0, unread: Vec::new() })
     }
@@ -76,20 +80,27 @@ impl Control {
                 log::warn!("Too many clients, one was turned away");
                 continue;
             }
-            let id = self.next_id;
-            self.next_id += 1;
-            // For those that connected before the socket was ours (socket activation).
-            let watched = unix::pass_credentials(socket.as_fd())
-                .and_then(|()| sources.add(socket.as_fd(), Source::Client(id)));
-            match watched {
-                Ok(()) => {
-                    self.clients.insert(id, Client { socket, connection: Connection::new() });
-                    accepted.push(id);
-                }
+            match self.admit(socket, sources) {
+                Ok(id) => accepted.push(id),
                 Err(error) => log::warn!("Cannot serve a client: {error}"),
             }
         }
         accepted
+    }
+
+    /// Takes a connection of root as a client.
+    ///
+    /// Who connected before the socket was ours may, since Linux 6.16, not have inherited that credentials
+    /// are passed. Of what it sends between its acceptance and this call no sender is known; then it is
+    /// the one who connected.
+    fn admit(&mut self, socket: OwnedFd, sources: &Sources) -> io::Result<u64> {
+        let is_early = !unix::passes_credentials(socket.as_fd())?;
+        unix::pass_credentials(socket.as_fd(), true)?;
+        let id = self.next_id;
+        sources.add(socket.as_fd(), Source::Client(id))?;
+        self.next_id += 1;
+        self.clients.insert(id, Client { socket, is_early, connection: Connection::new() });
+        Ok(id)
     }
 
     /// Whether there is more to read than one turn's share.
@@ -110,7 +121,10 @@ impl Control {
                     self.clients.remove(&id);
                 }
                 Ok(received) => {
-                    let uid = received.credentials.map(|c| c.uid);
+                    let sender = received.credentials;
+                    let by_connection = client.is_early && sender == Some(Credentials::UNKNOWN);
+                    let sender = if by_connection { peer(&client.socket) } else { sender };
+                    let uid = sender.map(|sender| sender.uid);
                     let more = client.connection.on_datagram(&buffer[..received.len], uid);
                     if more.contains(&Action::Close) {
                         self.clients.remove(&id);
@@ -134,7 +148,12 @@ impl Control {
 
 /// Whether root is at the other end.
 pub(super) fn is_root(socket: &OwnedFd) -> bool {
-    unix::peer_credentials(socket.as_fd()).is_ok_and(|c| c.uid == 0)
+    peer(socket).is_some_and(|peer| peer.uid == 0)
+}
+
+/// Who connected.
+fn peer(socket: &OwnedFd) -> Option<Credentials> {
+    unix::peer_credentials(socket.as_fd()).ok()
 }
 
 /// A listening socket that only root can connect to; one that an earlier daemon left is replaced. If one
@@ -297,6 +316,31 @@ mod tests {
             }
         });
         assert_eq!(refused, 0, "messages whose sender was not known");
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn who_connected_before_credentials_were_asked_for_is_heard() {
+        if !crate::sys::process::is_root() {
+            println!("only root is served, and we are not root: nothing to test");
+            return;
+        }
+        let path = std::env::temp_dir().join(format!("mudev-passed-{}", std::process::id()));
+        let listener = unix::listen_seqpacket(&path).unwrap();
+        unix::pass_credentials(listener.as_fd(), false).unwrap();
+        let client = unix::connect_seqpacket(&path).unwrap();
+        let poll = mio::Poll::new().unwrap();
+        let sources = Sources::new(&poll).unwrap();
+        let mut control = Control::new(listener, &sources).unwrap();
+        let reload = Datagram { version: VERSION_B.into(), message: Message::Reload }.render().unwrap();
+        let send = || unix::send(client.as_fd(), &reload).unwrap();
+        send();
+        let socket = control.listener.accept(Now::ZERO).unwrap();
+        // The moment that matters: accepted, and nobody has asked for credentials yet.
+        send();
+        let id = control.admit(socket, &sources).unwrap();
+        send();
+        assert_eq!(control.read(id), vec![Action::Do(Message::Reload); 3]);
         std::fs::remove_file(&path).unwrap();
     }
 

@@ -43,7 +43,7 @@ fn socket(kind: c_int, flags: c_int) -> io::Result<OwnedFd> {
 pub fn listen_seqpacket(path: &Path) -> io::Result<OwnedFd> {
     let (address, len) = address(path.as_os_str().as_bytes(), false)?;
     let fd = socket(libc::SOCK_SEQPACKET, libc::SOCK_NONBLOCK)?;
-    pass_credentials(fd.as_fd())?;
+    pass_credentials(fd.as_fd(), true)?;
     // SAFETY: the address is as long as said.
     unsafe {
         check(libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len))?;
@@ -106,15 +106,22 @@ pub struct Credentials {
     pub uid: u32,
 }
 
+impl Credentials {
+    /// What the kernel says of a sender that it does not know: no process, and the user that stands for
+    /// those without a number (/proc/sys/kernel/overflowuid, as it is by default).
+    pub const UNKNOWN: Credentials = Credentials { pid: 0, uid: 65534 };
+}
+
 /// Who connected: credentials at the time of connect(2).
 pub fn peer_credentials(fd: BorrowedFd) -> io::Result<Credentials> {
     let cred: libc::ucred = option(fd, libc::SOL_SOCKET, libc::SO_PEERCRED)?;
     Ok(Credentials { pid: cred.pid, uid: cred.uid })
 }
 
-/// Has every received message carry the credentials of its sender.
-pub fn pass_credentials(fd: BorrowedFd) -> io::Result<()> {
-    let on: c_int = 1;
+/// Has every received message carry the credentials of its sender, or no longer. Those of a message that
+/// was sent before are not known, unless it was sent to a connection that nobody had accepted yet.
+pub fn pass_credentials(fd: BorrowedFd, on: bool) -> io::Result<()> {
+    let on = c_int::from(on);
     // SAFETY: an int, as socket(7) says.
     unsafe {
         let size = size_of::<c_int>() as libc::socklen_t;
@@ -127,6 +134,11 @@ pub fn pass_credentials(fd: BorrowedFd) -> io::Result<()> {
         ))?;
     }
     Ok(())
+}
+
+/// Whether [`pass_credentials`] is on.
+pub fn passes_credentials(fd: BorrowedFd) -> io::Result<bool> {
+    option::<c_int>(fd, libc::SOL_SOCKET, libc::SO_PASSCRED).map(|on| on != 0)
 }
 
 /// One received message.
@@ -246,7 +258,7 @@ mod tests {
     #[test]
     fn messages_keep_their_bounds_and_carry_credentials() {
         let (a, b) = seqpacket_pair().unwrap();
-        pass_credentials(a.as_fd()).unwrap();
+        pass_credentials(a.as_fd(), true).unwrap();
         send(b.as_fd(), b"one").unwrap();
         send(b.as_fd(), b"a long one").unwrap();
         let mut buffer = [0; 5];
