@@ -6,9 +6,9 @@ use super::value::parse_hex;
 use crate::links::attr::hex;
 use crate::rules::ask::Constant;
 use crate::rules::glob::Glob;
-use crate::world::Roots;
 use crate::world::config::parse_bool;
 use crate::world::constants::Constants;
+use crate::world::{Roots, temporary_folder};
 use bstr::BString;
 use std::cmp::Ordering;
 
@@ -53,6 +53,11 @@ impl Host {
     pub fn kernel_text(&self, name: &str) -> String {
         let text = std::fs::read(self.roots.proc.join("sys/kernel").join(name)).unwrap_or_default();
         String::from_utf8_lossy(text.trim_ascii()).into_owned()
+    }
+
+    /// Where temporary files go, or those that survive a boot; None if that is no text.
+    pub fn temporary_folder(&self, survives: bool) -> Option<String> {
+        temporary_folder(survives, |name| std::env::var_os(name)).into_os_string().into_string().ok()
     }
 
     /// Whether the condition of this key of [Match] holds.

@@ -1,6 +1,7 @@
 use super::super::machine::Machine;
 use super::*;
 use crate::world::constants::Constants;
+use crate::world::temporary_folder;
 use crate::world::tree::Tree;
 
 fn host(tree: &Tree, command_line: &str) -> Host {
@@ -240,14 +241,20 @@ fn properties_are_expanded_and_those_of_the_kernel_refused() {
     let tree = Tree::new();
     tree.file("proc/sys/kernel/hostname", "box.example\n").file("etc/machine-id", "0123456789abcdef0123456789abcdef").file(
         "etc/systemd/network/a.link",
-        "[Match]\nOriginalName=*\n[Link]\nProperty=A=1 \"B=x y\" H=%H L=%l%% M=%m\nProperty=INTERFACE=x .H=1 B-C=1 Z=%Z ok\n\
+        "[Match]\nOriginalName=*\n[Link]\nProperty=A=1 \"B=x y\" H=%H L=%l%% M=%m T=%T/x V=%V\nProperty=INTERFACE=x .H=1 B-C=1 Z=%Z ok\n\
          ImportProperty=A DEVTYPE\nUnsetProperty=C D\n",
     );
     let (files, log) = load(&tree);
     let wanted = &files.files[0].wanted;
     let shown: Vec<String> =
         wanted.properties.iter().map(|(name, value)| format!("{name}={value}")).collect();
-    assert_eq!(shown, ["A=1", "B=x y", "H=box.example", "L=box%", "M=0123456789abcdef0123456789abcdef"]);
+    // As the environment of the test has it.
+    let place = |survives| temporary_folder(survives, |name| std::env::var_os(name));
+    let (t, v) = (format!("T={}/x", place(false).display()), format!("V={}", place(true).display()));
+    assert_eq!(
+        shown,
+        ["A=1", "B=x y", "H=box.example", "L=box%", "M=0123456789abcdef0123456789abcdef", &t, &v]
+    );
     assert_eq!(
         (&*wanted.import_properties, &*wanted.unset_properties),
         (&["A".to_owned()][..], &["C".to_owned(), "D".to_owned()][..])

@@ -20,7 +20,7 @@ pub mod watch_dir;
 pub use sysfs::Sysfs;
 
 use bstr::ByteSlice;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -96,9 +96,36 @@ impl Roots {
     }
 }
 
+/// The folder for temporary files, or for those that survive a boot: the usual one, unless TMPDIR, TEMP or
+/// TMP of the environment, in this order, is the absolute path of a folder (file-hierarchy(7)).
+pub fn temporary_folder(survives: bool, variable: impl Fn(&str) -> Option<OsString>) -> PathBuf {
+    let usual = if survives { "/var/tmp" } else { "/tmp" };
+    let named = ["TMPDIR", "TEMP", "TMP"].into_iter().filter_map(variable).map(PathBuf::from);
+    named.filter(|path| path.is_absolute()).find(|path| path.is_dir()).unwrap_or_else(|| usual.into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_environment_moves_the_folder_for_temporary_files() {
+        let tree = tree::Tree::new();
+        tree.dir("one").dir("two").file("file", "");
+        let place = |name: &str| tree.path(name).to_str().unwrap().to_owned();
+        for (variables, short, long) in [
+            (vec![], "/tmp".into(), "/var/tmp".into()),
+            (vec![("TMP", place("one"))], place("one"), place("one")),
+            (vec![("TMP", place("one")), ("TMPDIR", place("two"))], place("two"), place("two")),
+            (vec![("TEMP", place("one")), ("TMPDIR", place("none"))], place("one"), place("one")),
+            (vec![("TEMP", ".".into()), ("TMPDIR", place("file"))], "/tmp".into(), "/var/tmp".into()),
+        ] {
+            let variable =
+                |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, value)| value.into());
+            assert_eq!(temporary_folder(false, variable), PathBuf::from(short), "{variables:?}");
+            assert_eq!(temporary_folder(true, variable), PathBuf::from(long), "{variables:?}");
+        }
+    }
 
     #[test]
     fn absolute_paths_move_with_their_root() {
