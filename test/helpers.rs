@@ -76,6 +76,8 @@ fn an_operation_is_performed_in_another_process() {
     assert_eq!(bench.reply(), ("a", Reply::Text(Ok(Some("mudev-helper".into())))));
     bench.request("b", Operation::Driver { ifname: "no-such-link".into() }, LIMIT);
     assert_eq!(bench.reply(), ("b", Reply::Text(Err(mudev::model::Errno(libc::ENODEV)))));
+    bench.request("c", Operation::PermanentAddress { ifname: "lo".into() }, LIMIT);
+    assert_eq!(bench.reply(), ("c", Reply::Address(Ok("".into()))), "the kernel's, in this namespace");
     assert!(bench.pool.is_idle());
     assert_eq!(bench.sockets.0.borrow().len(), 1, "an idle helper is used again");
 }

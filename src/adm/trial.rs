@@ -154,7 +154,9 @@ fn perform_dry(operation: &Operation) -> HelperReply {
             log::info!("Would write {value:?} to {path}");
             HelperReply::Done(Ok(()))
         }
-        Operation::ReadAttr { .. } | Operation::Driver { .. } => operation.perform(),
+        Operation::ReadAttr { .. } | Operation::Driver { .. } | Operation::PermanentAddress { .. } => {
+            operation.perform()
+        }
         _ => HelperReply::Done(Ok(())),
     }
 }

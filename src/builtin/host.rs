@@ -60,6 +60,11 @@ impl Host {
         temporary_folder(survives, |name| std::env::var_os(name)).into_os_string().into_string().ok()
     }
 
+    /// Whether the kernel is of this version or a later one.
+    pub fn kernel_is(&self, version: &str) -> bool {
+        compare_versions(self.kernel_text("osrelease").as_bytes(), version.as_bytes()).is_ge()
+    }
+
     /// Whether the condition of this key of [Match] holds.
     pub fn condition(&self, key: &str, value: &str) -> bool {
         match key {

@@ -109,6 +109,8 @@ pub struct LinkFiles {
     /// net.ifnames of the kernel command line.
     pub names_enabled: bool,
     pub machine_id: Option<[u8; 16]>,
+    /// A file has PermanentMACAddress=, and the kernel does not tell permanent addresses in its messages.
+    pub asks_permanent_address: bool,
 }
 
 /// What tells that a file is another one now.
@@ -147,7 +149,10 @@ impl LinkFiles {
             Some(Some(value)) => parse_bool(&value).unwrap_or(true),
             Some(None) | None => true,
         };
-        (LinkFiles { files, stamps, names_enabled, machine_id: host.machine_id() }, log)
+        let asks_permanent_address =
+            files.iter().any(|file| file.matching.wants_permanent_address()) && !host.kernel_is("5.6");
+        let machine_id = host.machine_id();
+        (LinkFiles { files, stamps, names_enabled, machine_id, asks_permanent_address }, log)
     }
 
     /// Whether a file or drop-in was changed, added or removed since they were read.

@@ -145,6 +145,11 @@ impl Matching {
             && self.conditions.is_empty()
     }
 
+    /// Whether links are told apart by their permanent address.
+    pub fn wants_permanent_address(&self) -> bool {
+        !self.permanent_mac.is_empty()
+    }
+
     /// Whether all conditions about the machine hold.
     pub fn conditions_hold(&self) -> bool {
         self.conditions.iter().all(|(_, verdict)| *verdict)

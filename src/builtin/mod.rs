@@ -30,6 +30,7 @@ use bstr::{BStr, BString};
 use host::Host;
 use link_facts::LinkFacts;
 use naming_scheme::NamingScheme;
+use std::borrow::Cow;
 use std::os::unix::ffi::OsStringExt;
 
 /// What a builtin cannot know by itself without waiting.
@@ -41,6 +42,8 @@ pub enum Need {
     FreshLink(IfIndex),
     /// The driver of an interface by ethtool GDRVINFO, in a helper. -> [`Fact::Driver`]
     Driver { ifname: BString },
+    /// The permanent address of an interface by ethtool GPERMADDR, in a helper. -> [`Fact::PermanentAddress`]
+    PermanentAddress { ifname: BString },
     /// An rtnetlink request (complete message, NLM_F_ACK set), sent by the request helper. Its sequence
     /// number is 0: who sends it puts its own there. -> [`Fact::Rtnl`]
     Rtnl(Vec<u8>),
@@ -54,6 +57,11 @@ pub enum Fact {
     Link,
     /// None: the driver does not say, or the interface is gone.
     Driver(Result<Option<BString>, Errno>),
+    /// Empty: the interface has none.
+    PermanentAddress(Result<BString, Errno>),
+    /// The helper hung or died over the question, whichever it was. What else could hang on the same
+    /// interface is not asked.
+    Hung,
     Rtnl(Result<(), Errno>),
     Written(Result<(), Errno>),
 }
@@ -173,7 +181,7 @@ impl Builtins {
             return Tried::Done(net_setup_link::carried_over(call.event, self.scheme));
         }
         self.with_link(call, sysfs, links, |facts| {
-            let Some(link) = facts else { return Tried::Done(success(vec![])) };
+            let Some(mut link) = facts else { return Tried::Done(success(vec![])) };
             if link.flags & libc::IFF_LOOPBACK as u32 != 0 {
                 return Tried::Done(success(vec![]));
             }
@@ -181,6 +189,19 @@ impl Builtins {
                 Tried::Done(result) => result.properties,
                 need => return need,
             };
+            if self.links.asks_permanent_address
+                && self.host.roots.sys_is_real()
+                && link.perm_address.is_empty()
+                && !link.address.is_empty()
+            {
+                match permanent_address(call) {
+                    Some(address) => link.perm_address = Cow::Borrowed(address),
+                    None => {
+                        let ifname = call.event.device.sysname.clone();
+                        return Tried::Need(Need::PermanentAddress { ifname });
+                    }
+                }
+            }
             let driver = call.event.properties.get("ID_NET_DRIVER").map(|driver| &**driver);
             let driver = driver.or(found.first().and_then(|(_, driver)| driver.as_ref().map(|d| &***d)));
             let context = net_setup_link::Context {
@@ -228,6 +249,15 @@ impl Builtins {
             Lookup::Unknown | Lookup::Gone(_) => then(None),
         }
     }
+}
+
+/// The helper's answer; None: it was not asked. What it cannot tell is empty.
+fn permanent_address<'a>(call: &Call<'a>) -> Option<&'a [u8]> {
+    call.facts.iter().find_map(|fact| match fact {
+        Fact::PermanentAddress(Ok(address)) => Some(address.as_slice()),
+        Fact::PermanentAddress(Err(_)) | Fact::Hung => Some(&[]),
+        _ => None,
+    })
 }
 
 /// The result of a call that found these properties.

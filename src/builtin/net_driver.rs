@@ -54,12 +54,13 @@ pub(super) fn run(call: &Call, sysfs: &Sysfs, links: &Table, roots: &Roots, driv
         return Tried::Done(result(Some(driver)));
     }
     let answer = call.facts.iter().find_map(|fact| match fact {
-        Fact::Driver(answer) => Some(answer),
+        Fact::Driver(answer) => Some(answer.clone()),
+        Fact::Hung => Some(Err(Errno(libc::ETIMEDOUT))),
         _ => None,
     });
     match answer {
         None => Tried::Need(Need::Driver { ifname: event.device.sysname.clone() }),
-        Some(answer) => Tried::Done(learn(answer, origin, drivers)),
+        Some(answer) => Tried::Done(learn(&answer, origin, drivers)),
     }
 }
 

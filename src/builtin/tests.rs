@@ -134,6 +134,41 @@ fn one_question_answers_for_all_links_of_a_kind() {
 }
 
 #[test]
+fn old_kernels_are_asked_for_the_permanent_address_when_a_file_matches_it() {
+    let file =
+        "[Match]\nPermanentMACAddress=00:16:3e:00:00:07\n[Link]\nDescription=mine\nMACAddressPolicy=none\n";
+    let setup = |release: &str, file: &str, facts: &[Fact]| {
+        let machine = Machine::new();
+        machine.tree.file("etc/systemd/network/10-mine.link", file);
+        machine.tree.file("proc/sys/kernel/osrelease", release);
+        let mut event = net_event(&machine, Action::Add);
+        event.properties.set("ID_NET_DRIVER", "e1000");
+        run(&builtins(&machine), BuiltinName::NetSetupLink, &event, &table(""), facts)
+    };
+    let found = |tried: Tried| match tried {
+        Tried::Done(result) => property(&result, "ID_NET_LINK_FILE").is_some(),
+        need => panic!("{need:?}"),
+    };
+    let old = "5.4.0-200-generic\n";
+    let need = Tried::Need(Need::PermanentAddress { ifname: "mudev-not-there".into() });
+    assert_eq!(setup(old, file, &[]), need);
+    let address = |bytes: &[u8]| Fact::PermanentAddress(Ok(bytes.into()));
+    assert!(found(setup(old, file, &[address(&[0, 0x16, 0x3e, 0, 0, 7])])));
+    for other in [
+        address(&[0, 0x16, 0x3e, 0, 0, 8]),
+        address(b""),
+        Fact::PermanentAddress(Err(Errno(libc::ENODEV))),
+        Fact::Hung,
+    ] {
+        assert!(!found(setup(old, file, std::slice::from_ref(&other))), "{other:?}");
+    }
+    // No file asks, or the kernel has said that there is none.
+    assert!(found(setup(old, "[Match]\nOriginalName=*\n", &[])));
+    assert!(!found(setup("5.6.0\n", file, &[])));
+    assert!(!found(setup("6.18.44\n", file, &[])));
+}
+
+#[test]
 fn rules_that_do_not_ask_for_the_driver_get_it_with_the_settings() {
     let machine = Machine::new();
     machine.tree.file(

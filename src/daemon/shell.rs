@@ -554,7 +554,10 @@ impl Reply {
     pub fn errno(&self) -> Option<crate::model::Errno> {
         use crate::model::Errno;
         match self {
-            Reply::Done(Err(errno)) | Reply::Text(Err(errno)) | Reply::Partitions(Err(errno)) => Some(*errno),
+            Reply::Done(Err(errno))
+            | Reply::Text(Err(errno))
+            | Reply::Address(Err(errno))
+            | Reply::Partitions(Err(errno)) => Some(*errno),
             Reply::TimedOut => Some(Errno(libc::ETIMEDOUT)),
             Reply::Died => Some(Errno(libc::EIO)),
             _ => None,

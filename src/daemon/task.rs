@@ -259,6 +259,9 @@ impl Answers {
                 builtin::Need::Link(ifindex) => Need::Link(ifindex),
                 builtin::Need::FreshLink(ifindex) => Need::FreshLink { ifindex, statistics: false },
                 builtin::Need::Driver { ifname } => Need::Helper(Operation::Driver { ifname }),
+                builtin::Need::PermanentAddress { ifname } => {
+                    Need::Helper(Operation::PermanentAddress { ifname })
+                }
                 builtin::Need::Rtnl(message) => Need::Rtnl(message),
                 builtin::Need::Write { path, value } => Need::Helper(Operation::WriteAttr { path, value }),
             }),
@@ -446,8 +449,9 @@ fn builtin_fact(fact: &Fact) -> Option<builtin::Fact> {
         Fact::Link => builtin::Fact::Link,
         Fact::Rtnl(result) => builtin::Fact::Rtnl(*result),
         Fact::Helper(HelperReply::Text(result)) => builtin::Fact::Driver(result.clone()),
+        Fact::Helper(HelperReply::Address(result)) => builtin::Fact::PermanentAddress(result.clone()),
         Fact::Helper(HelperReply::Done(result)) => builtin::Fact::Written(*result),
-        Fact::Helper(_) => builtin::Fact::Driver(Err(Errno(libc::ETIMEDOUT))),
+        Fact::Helper(_) => builtin::Fact::Hung,
         Fact::Exit(_) => return None,
     })
 }

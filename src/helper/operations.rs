@@ -28,6 +28,8 @@ pub enum Operation {
     ReadAttr { path: BString },
     /// Driver of an interface by ethtool (GDRVINFO). -> [`Reply::Text`]
     Driver { ifname: BString },
+    /// Permanent address of an interface by ethtool (GPERMADDR). -> [`Reply::Address`]
+    PermanentAddress { ifname: BString },
     /// Lock the disk and re-read its partition table (rules.md 11.4). `syspath` is that of the disk.
     /// -> [`Reply::Partitions`]
     ReReadPartitions { devnode: BString, syspath: BString },
@@ -40,6 +42,8 @@ pub enum Operation {
 pub enum Reply {
     Done(Result<(), Errno>),
     Text(Result<Option<BString>, Errno>),
+    /// Bytes of a hardware address, empty if there is none.
+    Address(Result<BString, Errno>),
     /// The table was re-read, and this tells whether there are partitions; or why it was not.
     Partitions(Result<bool, Errno>),
     /// Devices whose `uevent` file took the text, and those that did not (most often gone meanwhile).
@@ -67,6 +71,7 @@ impl Operation {
                     [text.as_slice()].into_iter().chain(syspaths.iter().map(|p| p.as_slice())).collect();
                 message(6, &all)
             }
+            Operation::PermanentAddress { ifname } => message(7, &[ifname]),
         }
     }
 
@@ -83,6 +88,7 @@ impl Operation {
             4 => Operation::Driver { ifname: next()? },
             5 => Operation::ReReadPartitions { devnode: next()?, syspath: next()? },
             6 => return Some(Operation::Trigger { text: next()?, syspaths: texts.collect() }),
+            7 => Operation::PermanentAddress { ifname: next()? },
             _ => return None,
         };
         next().is_none().then_some(operation)
@@ -99,6 +105,7 @@ impl Operation {
             }
             Operation::ReadAttr { path } => Reply::Text(read(path)),
             Operation::Driver { ifname } => Reply::Text(driver(ifname)),
+            Operation::PermanentAddress { ifname } => Reply::Address(permanent_address(ifname)),
             Operation::ReReadPartitions { devnode, syspath } => Reply::Partitions(re_read(devnode, syspath)),
             Operation::Trigger { text, syspaths } => {
                 let file = |syspath: &BString| BString::from([syspath.as_slice(), b"/uevent"].concat());
@@ -125,6 +132,8 @@ impl Reply {
             Reply::Triggered { done, failed } => message(4, &[&number(Ok(*done)), &number(Ok(*failed))]),
             Reply::TimedOut => message(5, &[]),
             Reply::Died => message(6, &[]),
+            Reply::Address(Ok(address)) => message(7, &[&number(Ok(0)), address]),
+            Reply::Address(Err(errno)) => message(7, &[&number(Err(*errno)), &[]]),
         }
     }
 
@@ -145,6 +154,10 @@ impl Reply {
             4 => Reply::Triggered { done: number(0)?.ok()?, failed: number(1)?.ok()? },
             5 => Reply::TimedOut,
             6 => Reply::Died,
+            7 => match number(0)? {
+                Ok(_) => Reply::Address(Ok(texts.get(1).map(|&t| t.to_owned())?)),
+                Err(errno) => Reply::Address(Err(errno)),
+            },
             _ => return None,
         })
     }
@@ -214,6 +227,12 @@ fn driver(ifname: &BString) -> Result<Option<BString>, Errno> {
     }
 }
 
+fn permanent_address(ifname: &BString) -> Result<BString, Errno> {
+    let address =
+        sys::ioctl::interface_socket().and_then(|s| sys::ioctl::permanent_address_of(s.as_fd(), ifname));
+    address.map_err(|error| Errno::of(&error))
+}
+
 /// Re-reads the table of a disk that nobody holds a lock on, then says whether it has partitions.
 fn re_read(devnode: &BString, syspath: &BString) -> Result<bool, Errno> {
     let errno = |e: io::Error| Errno::of(&e);
@@ -233,6 +252,7 @@ mod tests {
             Operation::WriteSysctl { path: "/proc/sys/a".into(), value: "".into() },
             Operation::ReadAttr { path: "/sys/a".into() },
             Operation::Driver { ifname: "eth0".into() },
+            Operation::PermanentAddress { ifname: "eth0".into() },
             Operation::ReReadPartitions { devnode: "/dev/sda".into(), syspath: "/sys/block/sda".into() },
             Operation::Trigger { text: "add".into(), syspaths: vec!["/sys/a".into(), "/sys/b".into()] },
         ];
@@ -256,6 +276,9 @@ mod tests {
             Reply::Text(Ok(Some("".into()))),
             Reply::Text(Ok(None)),
             Reply::Text(Err(Errno(libc::EIO))),
+            Reply::Address(Ok("\0\x01\x02".into())),
+            Reply::Address(Ok("".into())),
+            Reply::Address(Err(Errno(libc::ENODEV))),
             Reply::Partitions(Ok(true)),
             Reply::Partitions(Err(Errno(libc::EBUSY))),
             Reply::Triggered { done: 7, failed: 1 },

@@ -11,7 +11,11 @@ const BLKRRPART: libc::c_ulong = 0x125f;
 /// linux/sockios.h.
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
 /// linux/ethtool.h.
-const ETHTOOL_GDRVINFO: u32 = 3;
+const ETHTOOL_GDRVINFO: u32 = 0x03;
+/// linux/ethtool.h.
+const ETHTOOL_GPERMADDR: u32 = 0x20;
+/// linux/netdevice.h, MAX_ADDR_LEN.
+const ADDRESS_MAX: usize = 32;
 
 /// `struct ethtool_drvinfo` of linux/ethtool.h; only the first two fields matter here.
 #[repr(C)]
@@ -21,11 +25,19 @@ struct DriverInfo {
     rest: [u8; 160],
 }
 
+/// `struct ethtool_perm_addr` of linux/ethtool.h with room for any address.
+#[repr(C)]
+struct PermanentAddress {
+    command: u32,
+    size: u32,
+    data: [u8; ADDRESS_MAX],
+}
+
 /// `struct ifreq` of linux/if.h with the pointer of its union.
 #[repr(C)]
 struct InterfaceRequest {
     name: [u8; libc::IFNAMSIZ],
-    data: *mut DriverInfo,
+    data: *mut libc::c_void,
     rest: [u8; 16],
 }
 
@@ -44,7 +56,7 @@ pub fn reread_partitions(disk: BorrowedFd) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// A socket for [`driver_of`]: any kind will do, this one is in every kernel.
+/// A socket for [`driver_of`] and [`permanent_address_of`]: any kind will do, this one is in every kernel.
 pub fn interface_socket() -> io::Result<OwnedFd> {
     // SAFETY: no memory is involved; the new descriptor is ours.
     unsafe {
@@ -58,19 +70,38 @@ pub fn interface_socket() -> io::Result<OwnedFd> {
 /// interface, EINVAL for what is no name of an interface.
 pub fn driver_of(socket: BorrowedFd, interface: &[u8]) -> io::Result<BString> {
     let mut info = DriverInfo { command: ETHTOOL_GDRVINFO, driver: [0; 32], rest: [0; 160] };
-    let mut request = InterfaceRequest { name: [0; libc::IFNAMSIZ], data: &raw mut info, rest: [0; 16] };
+    // SAFETY: DriverInfo is as large as the kernel's struct.
+    unsafe { ethtool(socket, interface, (&raw mut info).cast()) }?;
+    let end = info.driver.iter().position(|&b| b == 0).unwrap_or(info.driver.len());
+    Ok(info.driver[..end].into())
+}
+
+/// SIOCETHTOOL with ETHTOOL_GPERMADDR: the address that the hardware came with; empty if there is none.
+/// It takes RTNL, so it may wait. Errors are those of [`driver_of`].
+pub fn permanent_address_of(socket: BorrowedFd, interface: &[u8]) -> io::Result<BString> {
+    let size = ADDRESS_MAX as u32;
+    let mut answer = PermanentAddress { command: ETHTOOL_GPERMADDR, size, data: [0; ADDRESS_MAX] };
+    // SAFETY: the kernel writes `size` bytes of data at most.
+    unsafe { ethtool(socket, interface, (&raw mut answer).cast()) }?;
+    let address = &answer.data[..ADDRESS_MAX.min(answer.size as usize)];
+    Ok(if address.iter().all(|&b| b == 0) { BString::default() } else { address.into() })
+}
+
+/// SIOCETHTOOL on an interface by its name.
+///
+/// # Safety
+///
+/// `data` points to the whole struct of the command that it begins with.
+unsafe fn ethtool(socket: BorrowedFd, interface: &[u8], data: *mut libc::c_void) -> io::Result<()> {
+    let mut request = InterfaceRequest { name: [0; libc::IFNAMSIZ], data, rest: [0; 16] };
     if interface.is_empty() || interface.len() >= request.name.len() {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
     }
     request.name[..interface.len()].copy_from_slice(interface);
-    // SAFETY: request and info live until the call returns and are at least as large as the kernel's
-    // structs.
+    // SAFETY: the request lives until the call returns and is at least as large as the kernel's struct; so
+    // is the caller's.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let end = info.driver.iter().position(|&b| b == 0).unwrap_or(info.driver.len());
-    Ok(info.driver[..end].into())
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -81,6 +112,7 @@ mod tests {
     #[test]
     fn the_structs_are_as_large_as_the_kernels() {
         assert_eq!(size_of::<DriverInfo>(), 196);
+        assert_eq!(size_of::<PermanentAddress>(), 8 + 32);
         assert!(size_of::<InterfaceRequest>() >= size_of::<libc::ifreq>());
     }
 
@@ -92,6 +124,14 @@ mod tests {
         assert_eq!(errno(b"a-name-that-is-too-long"), libc::EINVAL);
         assert_eq!(errno(b""), libc::EINVAL);
         assert_eq!(errno(b"lo"), libc::EOPNOTSUPP);
+    }
+
+    #[test]
+    fn an_interface_without_hardware_has_no_permanent_address() {
+        let socket = interface_socket().unwrap();
+        assert_eq!(permanent_address_of(socket.as_fd(), b"lo").unwrap(), "");
+        let error = permanent_address_of(socket.as_fd(), b"mudev-none").unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENODEV));
     }
 
     #[test]
