@@ -4,9 +4,10 @@ use super::filter::{self, Match, enumerate, filter_help};
 use super::monitor::{Receiver, Speaker};
 use super::view::Devices;
 use super::{Out, Outcome, Stop, action_value, ignored_in_chroot, other_option, parse_seconds, text_value};
+use crate::builtin::host::compare_versions;
 use crate::model::command_line::{LongNames, next_arg};
 use crate::model::control::Message;
-use crate::model::{Action, Uevent};
+use crate::model::{Action, SeqNum, Uevent};
 use crate::sys::{process, random};
 use crate::world::Roots;
 use crate::world::enumerate::{Filter, Kind};
@@ -156,7 +157,13 @@ pub fn run(parser: &mut Parser, roots: &Roots, out: Out) -> Outcome {
     let receiver = waits.then(|| Receiver::open(Speaker::Udev, roots)).transpose()?;
     let found = enumerate(&devices, options.kind, &options.filter, &options.prioritized);
     let paths = found.into_iter().map(|f| f.devpath);
-    let (pending, code) = write_all(paths, &options, &devices, out)?;
+    let last_event = || SeqNum(line_of(&roots.sys.join("kernel/uevent_seqnum")).parse().unwrap_or(0));
+    let takes_uuids = takes_uuids(&line_of(&roots.proc.join("sys/kernel/osrelease")));
+    if options.uuid && !takes_uuids {
+        return Err(Stop::Failed(format!("--uuid needs kernel {UUID_KERNEL}, older ones take no UUIDs")));
+    }
+    let mut writer = Writer { write: &mut write_uevent, takes_uuids, last_event: &last_event };
+    let (pending, code) = write_all(paths, &options, &devices, &mut writer, out)?;
     if let Some(receiver) = receiver {
         out.flush()?;
         settle(receiver, pending, options.verbose, out)?;
@@ -183,14 +190,24 @@ fn wait_for_daemon(socket: &Path, limit: Duration) -> Result<(), Stop> {
     }
 }
 
-/// Devpaths of the events that were asked for, by UUID.
-type Pending = HashMap<BString, BString>;
+/// The events that were asked for and have not been announced, by devpath.
+type Pending = HashMap<BString, Mark>;
+
+/// How the announcement of an event that was asked for is known.
+#[derive(Debug, PartialEq, Eq)]
+enum Mark {
+    Uuid(String),
+    /// The kernel took no UUID: the first event of the device with this action and a later number. That
+    /// somebody else triggers it at this moment cannot be told from ours, and makes no difference.
+    After(Action, SeqNum),
+}
 
 /// Writes to all `uevent` files.
 fn write_all(
     devpaths: impl Iterator<Item = BString>,
     options: &Options,
     devices: &Devices,
+    writer: &mut Writer,
     out: Out,
 ) -> Result<(Pending, ExitCode), Stop> {
     let mut pending = Pending::new();
@@ -202,15 +219,15 @@ fn write_all(
         if options.dry_run {
             continue;
         }
-        let uuid = uuid_v4(random::sixteen().map_err(Stop::failed)?);
         let path = devices.sysfs.path_of(&devpath, b"uevent");
-        match write_uevent(&path, options.action, &uuid) {
-            Ok(()) => {
-                if options.uuid {
+        match writer.trigger(&path, options) {
+            Ok(Some(mark)) => {
+                if let (Mark::Uuid(uuid), true) = (&mark, options.uuid) {
                     writeln!(out, "{uuid}")?;
                 }
-                pending.insert(uuid.into(), devpath);
+                pending.insert(devpath, mark);
             }
+            Ok(None) => {}
             Err(error) => match judge(&error) {
                 // The device has gone since it was found.
                 Judgement::Gone => log::debug!("Cannot write to {}: {error}", path.display()),
@@ -229,6 +246,45 @@ fn write_all(
         }
     }
     Ok((pending, code))
+}
+
+/// The kernel that takes a UUID behind the action, so that the event can be told from others.
+const UUID_KERNEL: &str = "4.13";
+
+/// Writes one action to one `uevent` file after the other.
+struct Writer<'a> {
+    write: &'a mut dyn FnMut(&Path, &[u8]) -> io::Result<()>,
+    /// False for older kernels: some refuse the whole text, some say nothing and send no event.
+    takes_uuids: bool,
+    /// The number of the last event that the kernel has sent.
+    last_event: &'a dyn Fn() -> SeqNum,
+}
+
+impl Writer<'_> {
+    /// Writes; None if nobody wants to recognise the event.
+    fn trigger(&mut self, path: &Path, options: &Options) -> io::Result<Option<Mark>> {
+        let action = options.action;
+        if !options.uuid && !options.settle {
+            return (self.write)(path, action.as_str().as_bytes()).map(|()| None);
+        }
+        if self.takes_uuids {
+            let uuid = uuid_v4(random::sixteen()?);
+            match (self.write)(path, format!("{action} {uuid}").as_bytes()) {
+                Ok(()) => return Ok(Some(Mark::Uuid(uuid))),
+                Err(error) if error.raw_os_error() == Some(libc::EINVAL) && !options.uuid => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let after = (self.last_event)();
+        (self.write)(path, action.as_str().as_bytes())?;
+        self.takes_uuids = false;
+        Ok(Some(Mark::After(action, after)))
+    }
+}
+
+/// Whether a kernel of this release takes UUIDs; one that does not tell is asked to.
+fn takes_uuids(release: &str) -> bool {
+    release.is_empty() || compare_versions(release.as_bytes(), UUID_KERNEL.as_bytes()).is_ge()
 }
 
 /// What an error of a write means (interop.md 5.3).
@@ -250,14 +306,18 @@ fn judge(error: &io::Error) -> Judgement {
     }
 }
 
-/// One write with a UUID of its own, so that the event can be told from others (kernel 4.13).
-fn write_uevent(path: &Path, action: Action, uuid: &str) -> io::Result<()> {
-    let text = format!("{action} {uuid}");
+/// One write of the whole text.
+fn write_uevent(path: &Path, text: &[u8]) -> io::Result<()> {
     let file = std::fs::OpenOptions::new().write(true).open(path)?;
-    match crate::sys::fs::write_once(&file, text.as_bytes())? {
+    match crate::sys::fs::write_once(&file, text)? {
         n if n == text.len() => Ok(()),
         _ => Err(io::ErrorKind::WriteZero.into()),
     }
+}
+
+/// A file of the kernel with one line; empty if it cannot be read.
+fn line_of(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
 
 /// A random UUID (RFC 9562, version 4).
@@ -295,7 +355,19 @@ fn settle(mut receiver: Receiver, mut pending: Pending, verbose: bool, out: Out)
 
 /// The devpath whose event this announcement ends.
 fn take_settled(pending: &mut Pending, uevent: &Uevent) -> Option<BString> {
-    pending.remove(uevent.properties.get("SYNTH_UUID")?.as_bytes().as_bstr())
+    let uuid = uevent.properties.get("SYNTH_UUID").map(|uuid| uuid.as_bytes());
+    let ends = |devpath: &BString, mark: &Mark| match mark {
+        Mark::Uuid(wanted) => uuid == Some(wanted.as_bytes()),
+        Mark::After(action, after) => {
+            (devpath, *action) == (&uevent.devpath, uevent.action) && uevent.seqnum > *after
+        }
+    };
+    // An interface may have been renamed meanwhile, so that its devpath is another.
+    let here = pending.get_key_value(&uevent.devpath).filter(|(devpath, mark)| ends(devpath, mark));
+    let (devpath, _) = here.or_else(|| pending.iter().find(|(devpath, mark)| ends(devpath, mark)))?;
+    let devpath = devpath.clone();
+    pending.remove(&devpath);
+    Some(devpath)
 }
 
 #[cfg(test)]
@@ -363,7 +435,7 @@ mod tests {
         std::fs::remove_file(tree.path("sys/devices/virtual/mem/null/uevent")).unwrap();
         tree.dir("sys/devices/virtual/mem/null/uevent");
         assert_eq!(trigger(&tree, &["-q"]).0, Ok(ExitCode::FAILURE));
-        assert!(tree.read("sys/devices/virtual/net/lo/uevent").starts_with(b"change "));
+        assert_eq!(tree.read("sys/devices/virtual/net/lo/uevent"), b"change");
         for (errno, judgement) in [
             (libc::ENOENT, Judgement::Gone),
             (libc::ENODEV, Judgement::Ignored),
@@ -402,7 +474,8 @@ mod tests {
 
     #[test]
     fn an_announcement_ends_the_waiting_for_its_uuid_alone() {
-        let mut pending: Pending = [("u1", "/a"), ("u2", "/b")].map(|(u, d)| (u.into(), d.into())).into();
+        let marks = [("u1", "/a"), ("u2", "/b")].map(|(u, d)| (d.into(), Mark::Uuid(u.into())));
+        let mut pending: Pending = marks.into();
         let uevent = |uuid: &str| {
             let text = format!("ACTION=change DEVPATH=/a SUBSYSTEM=s SEQNUM=1 SYNTH_UUID={uuid}");
             Uevent::from_lines(text.split(' ').map(str::as_bytes)).unwrap()
@@ -411,5 +484,86 @@ mod tests {
         assert_eq!(take_settled(&mut pending, &uevent("u2")), Some("/b".into()));
         assert_eq!(take_settled(&mut pending, &uevent("u2")), None);
         assert_eq!(pending.len(), 1);
+    }
+
+    /// Triggers two devices on a kernel that answers like this, and gives what it took.
+    fn trigger_on(
+        words: &[&str],
+        takes_uuids: bool,
+        mut kernel: impl FnMut(&[u8]) -> io::Result<()>,
+    ) -> (Vec<String>, Pending, ExitCode) {
+        let tree = machine();
+        let (roots, mut out, mut taken) = (tree.roots(), Vec::new(), Vec::new());
+        let devices = Devices::new(&roots);
+        let options = parse(&mut Parser::from_args(words), &devices, &mut out).unwrap().unwrap();
+        let mut write = |_: &Path, text: &[u8]| {
+            kernel(text).inspect(|()| taken.push(String::from_utf8(text.to_vec()).unwrap()))
+        };
+        let mut writer = Writer { write: &mut write, takes_uuids, last_event: &|| SeqNum(7) };
+        let paths = ["/a", "/b"].map(BString::from).into_iter();
+        let (pending, code) = write_all(paths, &options, &devices, &mut writer, &mut out).unwrap();
+        assert_eq!(out, b"", "no UUID is printed that the kernel did not take");
+        (taken, pending, code)
+    }
+
+    #[test]
+    fn a_kernel_that_takes_no_uuid_gets_the_bare_action() {
+        let einval = || Err(io::Error::from_raw_os_error(libc::EINVAL));
+        let mut refused = 0;
+        let (taken, pending, code) = trigger_on(&["--settle"], true, |text| match text.contains(&b' ') {
+            true => {
+                refused += 1;
+                einval()
+            }
+            false => Ok(()),
+        });
+        assert_eq!((taken, code, refused), (vec!["change".into(), "change".into()], ExitCode::SUCCESS, 1));
+        let mark = || Mark::After(Action::Change, SeqNum(7));
+        assert_eq!(pending, [("/a".into(), mark()), ("/b".into(), mark())].into());
+        // Of one that would say nothing it is known beforehand.
+        let (taken, pending, _) = trigger_on(&["--settle"], false, |_| Ok(()));
+        assert_eq!((taken, pending.len()), (vec!["change".into(), "change".into()], 2));
+        // Nobody wants to know: no UUID, whatever the kernel.
+        let (taken, pending, _) = trigger_on(&[], true, |_| Ok(()));
+        assert_eq!((taken, pending.len()), (vec!["change".into(), "change".into()], 0));
+        // The action itself is unknown.
+        let (taken, _, code) = trigger_on(&["-c", "bind", "--settle"], true, |_| einval());
+        assert_eq!((taken, code), (vec![], ExitCode::FAILURE));
+        let (taken, _, code) = trigger_on(&["--uuid"], true, |text| match text {
+            b"change" => Ok(()),
+            _ => einval(),
+        });
+        assert_eq!((taken, code), (vec![], ExitCode::FAILURE), "an event without its UUID is not wanted");
+    }
+
+    #[test]
+    fn an_event_without_a_uuid_is_known_by_device_action_and_number() {
+        let mut pending: Pending =
+            ["/a", "/b"].map(|d| (d.into(), Mark::After(Action::Change, SeqNum(7)))).into();
+        let uevent = |action: &str, devpath: &str, seqnum: u32| {
+            let text = format!("ACTION={action} DEVPATH={devpath} SUBSYSTEM=s SEQNUM={seqnum}");
+            Uevent::from_lines(text.split(' ').map(str::as_bytes)).unwrap()
+        };
+        for other in [uevent("change", "/a", 7), uevent("add", "/a", 8), uevent("change", "/c", 8)] {
+            assert_eq!(take_settled(&mut pending, &other), None);
+        }
+        assert_eq!(take_settled(&mut pending, &uevent("change", "/a", 8)), Some("/a".into()));
+        assert_eq!(take_settled(&mut pending, &uevent("change", "/a", 9)), None);
+        assert_eq!(pending.len(), 1);
+    }
+
+    #[test]
+    fn uuids_are_refused_where_the_kernel_has_none() {
+        for (release, expected) in
+            [("", true), ("6.18.44", true), ("4.13.0-rc1", true), ("4.12.14-150", false), ("4.9.337", false)]
+        {
+            assert_eq!(takes_uuids(release), expected, "{release}");
+        }
+        let tree = machine();
+        tree.file("proc/sys/kernel/osrelease", "4.9.337\n");
+        let (outcome, printed) = trigger(&tree, &["--uuid"]);
+        let text = "--uuid needs kernel 4.13, older ones take no UUIDs";
+        assert_eq!((outcome, printed), (Err(Stop::failed(text)), String::new()));
+        assert_eq!(tree.read("sys/devices/virtual/net/lo/uevent"), b"");
     }
 }
