@@ -122,6 +122,30 @@ fn closing_a_watched_disk_after_writing_makes_a_change() {
 }
 
 #[test]
+fn the_queue_is_busy_until_a_node_that_was_written_to_was_triggered() {
+    in_cell(|| {
+        let mut live = Live::start("KERNEL==\"full\", OPTIONS+=\"watch\"\n");
+        let write = || drop(std::fs::OpenOptions::new().write(true).open("/dev/full").expect("opens"));
+        let devpath = "/devices/virtual/mem/full";
+        let uuid = fresh_uuid();
+        write_uevent(&format!("/sys{devpath}"), &format!("change {uuid}"));
+        live.announced_that("the change", |m| m.get("SYNTH_UUID") == uuid);
+        write();
+        live.announced("change", devpath);
+        let busy = || Path::new("/run/udev/queue").exists();
+        eventually("an empty queue", || !busy());
+        let helpers = live::helpers(live.pid());
+        helpers.iter().for_each(|&pid| assert_eq!(unsafe { libc::kill(pid, libc::SIGSTOP) }, 0));
+        write();
+        eventually("a busy queue, for the event has yet to come", busy);
+        helpers.iter().for_each(|&pid| assert_eq!(unsafe { libc::kill(pid, libc::SIGCONT) }, 0));
+        live.announced("change", devpath);
+        eventually("an empty queue", || !busy());
+        live.stop();
+    });
+}
+
+#[test]
 fn owner_mode_and_number_links_of_a_node() {
     in_cell(|| {
         use std::os::unix::fs::MetadataExt;

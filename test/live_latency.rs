@@ -88,15 +88,6 @@ fn while_a_disk_is_locked() {
     });
 }
 
-/// Processes that the daemon has started under the name of its helpers.
-fn helpers(daemon: u32) -> Vec<i32> {
-    let list = std::fs::read_to_string(format!("/proc/{daemon}/task/{daemon}/children")).unwrap_or_default();
-    let is_helper = |pid: &&str| {
-        std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(b"mudev-helper"))
-    };
-    list.split_whitespace().filter(is_helper).filter_map(|pid| pid.parse().ok()).collect()
-}
-
 /// The helpers are stopped, as if they hung in a system call.
 #[test]
 fn while_helpers_hang() {
@@ -104,7 +95,7 @@ fn while_helpers_hang() {
         let mut live = Live::start("KERNEL==\"w0\", ATTR{ifalias}=\"$env{SYNTH_ARG_TEXT}\"\n");
         ip("link add w0 type veth peer name w1");
         live.announced("add", "/devices/virtual/net/w0");
-        let helpers = helpers(live.pid());
+        let helpers = live::helpers(live.pid());
         assert!(!helpers.is_empty(), "no helper is there, who wrote?\n{}", live::log());
         helpers.iter().for_each(|&pid| assert_eq!(unsafe { libc::kill(pid, libc::SIGSTOP) }, 0));
         let uuid = fresh_uuid();

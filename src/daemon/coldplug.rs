@@ -72,8 +72,25 @@ pub struct Coldplug {
     /// When to look for what was lost, and when at the latest.
     resync_at: Option<Now>,
     resync_by: Option<Now>,
-    /// Everything up to this number is waited for, and how many generations that makes.
-    through: Option<(SeqNum, u8)>,
+    /// Everything up to these numbers is waited for, and how many generations that makes.
+    through: Option<(Reached, u8)>,
+}
+
+/// How far the machine has come: the highest numbers, or the lowest that are not through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Reached {
+    /// Of events.
+    pub event: Option<SeqNum>,
+    /// Of what was begun because nodes were written to ([`super::watch::FollowUps`]); it causes events.
+    pub follow_up: Option<u64>,
+}
+
+impl Reached {
+    /// Whether nothing up to `until` is open; `self` is the lowest that is.
+    fn is_beyond(self, until: Reached) -> bool {
+        self.event.is_none_or(|open| Some(open) > until.event)
+            && self.follow_up.is_none_or(|open| Some(open) > until.follow_up)
+    }
 }
 
 impl Default for Coldplug {
@@ -97,17 +114,19 @@ impl Coldplug {
         self.waiting.is_empty() && !self.in_flight
     }
 
-    /// Whether devices were triggered, and what that caused is through. `oldest` is the lowest number
-    /// that waits or runs, `newest` the highest that came in. Events that have nothing to do with it do
-    /// not matter: a machine that never stops sending them becomes ready all the same.
-    fn is_through(&mut self, oldest: Option<SeqNum>, newest: Option<SeqNum>) -> bool {
-        let Some(newest) = newest.filter(|_| self.is_over()) else { return self.is_over() };
+    /// Whether devices were triggered, and what that caused is through. `open` are the lowest numbers that
+    /// wait or run, `newest` the highest that came in. What has nothing to do with it does not matter: a
+    /// machine that never stops sending events becomes ready all the same.
+    fn is_through(&mut self, open: Reached, newest: Reached) -> bool {
+        if !self.is_over() {
+            return false;
+        }
         loop {
             let (until, generation) = *self.through.get_or_insert((newest, 1));
-            if oldest.is_some_and(|oldest| oldest <= until) {
+            if !open.is_beyond(until) {
                 return false;
             }
-            if until >= newest || generation >= GENERATIONS {
+            if until == newest || generation >= GENERATIONS {
                 return true;
             }
             self.through = Some((newest, generation + 1));
@@ -183,7 +202,12 @@ impl Shell {
 
     /// Whether what was triggered at the start, if anything was, is through.
     pub(super) fn is_coldplug_through(&mut self) -> bool {
-        !self.coldplug.started || self.coldplug.is_through(self.engine.oldest(), self.engine.newest())
+        if !self.coldplug.started {
+            return true;
+        }
+        let open = Reached { event: self.engine.oldest(), follow_up: self.follow_ups.oldest() };
+        let newest = Reached { event: self.engine.newest(), follow_up: self.follow_ups.newest() };
+        self.coldplug.is_through(open, newest)
     }
 
     fn syspath(&self, devpath: &[u8]) -> BString {
@@ -391,21 +415,43 @@ mod tests {
 
     #[test]
     fn it_is_through_when_all_that_it_caused_is_whatever_else_comes() {
-        let n = |number| Some(SeqNum(number));
+        let none = Reached { event: None, follow_up: None };
+        let n = |number| Reached { event: Some(SeqNum(number)), ..none };
         let mut coldplug = Coldplug::default();
         coldplug.add(paths([1]));
-        assert!(!coldplug.is_through(None, n(9)), "not yet triggered");
+        assert!(!coldplug.is_through(none, n(9)), "not yet triggered");
         batch(&mut coldplug);
         assert!(!coldplug.is_through(n(5), n(9)));
         assert!(!coldplug.is_through(n(9), n(11)));
         assert!(!coldplug.is_through(n(11), n(11)), "10 and 11 may be what it caused");
-        assert!(coldplug.is_through(None, n(11)));
+        assert!(coldplug.is_through(none, n(11)));
 
         let mut restless = Coldplug::default();
         restless.add(paths([1]));
         batch(&mut restless);
         let turns = (1..100).find(|&turn| restless.is_through(n(10 * turn), n(10 * turn + 5)));
         assert_eq!(turns, Some(u64::from(GENERATIONS) + 1));
-        assert!(Coldplug::default().is_through(None, None), "nothing ever came");
+        assert!(Coldplug::default().is_through(none, none), "nothing ever came");
+    }
+
+    #[test]
+    fn it_is_not_through_while_tables_of_disks_that_it_wrote_to_are_read_again() {
+        let at = |event: u64, follow_up: u64| Reached {
+            event: Some(SeqNum(event)).filter(|n| n.0 > 0),
+            follow_up: Some(follow_up).filter(|&n| n > 0),
+        };
+        let mut coldplug = Coldplug::default();
+        coldplug.add(paths([1]));
+        batch(&mut coldplug);
+        assert!(!coldplug.is_through(at(9, 0), at(9, 0)));
+        assert!(!coldplug.is_through(at(0, 1), at(9, 1)), "event 9 has written to a disk");
+        assert!(!coldplug.is_through(at(10, 0), at(12, 1)), "its table was read again");
+        assert!(coldplug.is_through(at(0, 0), at(12, 1)));
+
+        let mut restless = Coldplug::default();
+        restless.add(paths([1]));
+        batch(&mut restless);
+        let turns = (1..100).find(|&turn| restless.is_through(at(0, turn), at(9, turn + 1)));
+        assert!(turns.is_some(), "disks that are written to all the time do not hold it up");
     }
 }

@@ -19,7 +19,7 @@ use super::source::{Source, Sources};
 use super::status::StatusServer;
 use super::task::{Fact, World};
 use super::trace::Recorder;
-use super::watch::Watches;
+use super::watch::{FollowUps, Watches};
 use crate::engine::{Engine, Input, JobId, Output};
 use crate::helper::operations::{Operation, Reply};
 use crate::helper::pool::Pool;
@@ -46,10 +46,10 @@ pub enum Caller {
     Job(JobId),
     /// Devices that are triggered one batch after the other.
     Coldplug,
-    /// A `change` for devices whose nodes were written to.
-    Trigger,
+    /// A `change` for devices whose nodes were written to; see [`FollowUps`].
+    Trigger { follow_up: u64 },
     /// The partition table of this disk, after its node was written to.
-    ReRead { devpath: BString },
+    ReRead { devpath: BString, follow_up: u64 },
 }
 
 /// See the module.
@@ -95,8 +95,8 @@ pub struct Shell {
     pub queue_file: QueueFile,
     /// `/run/udev` was removed and could not be made anew: said once.
     pub(super) is_unmendable: bool,
-    /// Partition tables that are being read again: the queue counts as busy.
-    pub re_reading: usize,
+    /// What was begun because nodes were written to: the queue counts as busy.
+    pub follow_ups: FollowUps,
     pub exiting: bool,
     /// Time is taken once per input.
     pub now: Now,
@@ -315,8 +315,11 @@ impl Shell {
             match caller {
                 Caller::Job(job) => self.helper_replied(job, reply),
                 Caller::Coldplug => self.coldplug_replied(reply),
-                Caller::Trigger => {}
-                Caller::ReRead { devpath } => self.partitions_re_read(devpath.as_ref(), &reply),
+                Caller::Trigger { follow_up } => self.end_follow_up(follow_up),
+                Caller::ReRead { devpath, follow_up } => {
+                    self.partitions_re_read(devpath.as_ref(), &reply);
+                    self.end_follow_up(follow_up);
+                }
             }
         }
         self.read_watches();
@@ -409,7 +412,7 @@ impl Shell {
 
     /// The file that `settle` looks at.
     pub(super) fn mark_queue(&mut self) {
-        self.queue_file.set(!self.engine.is_idle() || self.re_reading > 0);
+        self.queue_file.set(!self.engine.is_idle() || self.follow_ups.oldest().is_some());
     }
 
     /// What waits for an idle loop.

@@ -17,7 +17,7 @@ use super::source::Sources;
 use super::status::{self, StatusServer};
 use super::task::World;
 use super::trace::Recorder;
-use super::watch::Watches;
+use super::watch::{FollowUps, Watches};
 use crate::builtin::Builtins;
 use crate::builtin::naming_scheme::Flag;
 use crate::engine::{Engine, EngineConfig};
@@ -369,7 +369,7 @@ fn assemble(
         job_levels: HashMap::new(),
         queue_file: QueueFile::new(&line.roots),
         is_unmendable: false,
-        re_reading: 0,
+        follow_ups: FollowUps::default(),
         exiting: false,
         now,
         roots: line.roots,

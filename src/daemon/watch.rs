@@ -12,7 +12,7 @@ use crate::sys::inotify::Inotify;
 use crate::world::watch_dir::WatchDir;
 use crate::world::{Roots, nodes};
 use bstr::{BStr, BString, ByteSlice};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ffi::CString;
 use std::io;
 use std::os::fd::AsFd;
@@ -156,6 +156,36 @@ impl Watches {
     }
 }
 
+/// What was begun because nodes were written to (partition tables read again, devices triggered), numbered
+/// in order. All of it may cause events, so until it has ended the queue is not empty.
+#[derive(Debug, Default)]
+pub struct FollowUps {
+    begun: u64,
+    under_way: BTreeSet<u64>,
+}
+
+impl FollowUps {
+    fn begin(&mut self) -> u64 {
+        self.begun += 1;
+        self.under_way.insert(self.begun);
+        self.begun
+    }
+
+    fn end(&mut self, number: u64) {
+        self.under_way.remove(&number);
+    }
+
+    /// The lowest number that is under way.
+    pub fn oldest(&self) -> Option<u64> {
+        self.under_way.first().copied()
+    }
+
+    /// The highest number that was begun.
+    pub fn newest(&self) -> Option<u64> {
+        Some(self.begun).filter(|&begun| begun > 0)
+    }
+}
+
 impl Shell {
     /// Watches again what an earlier daemon watched.
     pub(super) fn restore_watches(&mut self) {
@@ -188,9 +218,9 @@ impl Shell {
                     devnode: path(self.roots.locate(&devnode)),
                     syspath: path(self.sysfs.path(&device.devpath)),
                 };
-                let caller = Caller::ReRead { devpath: device.devpath };
-                self.re_reading += 1;
+                let follow_up = self.follow_ups.begin();
                 self.mark_queue();
+                let caller = Caller::ReRead { devpath: device.devpath, follow_up };
                 self.request_helper(caller, operation, self.now + RE_READ_LIMIT);
             }
             _ => self.trigger("change", &[device.devpath]),
@@ -199,9 +229,6 @@ impl Shell {
 
     /// Where the kernel sends no events itself, the disk and its partitions are triggered.
     pub(super) fn partitions_re_read(&mut self, devpath: &BStr, reply: &Reply) {
-        self.re_reading = self.re_reading.saturating_sub(1);
-        // The events that it caused are in the queue before the file may go.
-        self.intake.set_ready();
         if *reply == Reply::Partitions(Ok(true)) {
             return;
         }
@@ -224,7 +251,15 @@ impl Shell {
             |devpath: &BString| self.sysfs.path(devpath).into_os_string().into_encoded_bytes().into();
         let syspaths = devpaths.iter().map(syspath).collect();
         let operation = Operation::Trigger { text: action.into(), syspaths };
-        self.request_helper(Caller::Trigger, operation, self.now + RE_READ_LIMIT);
+        let follow_up = self.follow_ups.begin();
+        self.mark_queue();
+        self.request_helper(Caller::Trigger { follow_up }, operation, self.now + RE_READ_LIMIT);
+    }
+
+    /// The events that it caused are in the queue before anyone calls it through.
+    pub(super) fn end_follow_up(&mut self, number: u64) {
+        self.follow_ups.end(number);
+        self.intake.set_ready();
     }
 }
 

@@ -178,6 +178,15 @@ pub fn spawn_ready(mut command: Command, change: impl FnOnce(&mut Command)) -> C
     child
 }
 
+/// Processes that the daemon has started under the name of its helpers.
+pub fn helpers(daemon: u32) -> Vec<i32> {
+    let list = std::fs::read_to_string(format!("/proc/{daemon}/task/{daemon}/children")).unwrap_or_default();
+    let is_helper = |pid: &&str| {
+        std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.starts_with(b"mudev-helper"))
+    };
+    list.split_whitespace().filter(is_helper).filter_map(|pid| pid.parse().ok()).collect()
+}
+
 /// The executable under the name of the daemon.
 pub fn daemon_path() -> PathBuf {
     named("mudevd")
