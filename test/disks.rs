@@ -80,7 +80,7 @@ fn a_partition_is_locked_by_its_disk_and_goes_when_no_table_has_it() {
     let whole = nodes::whole_disk(&sysfs, partition.as_bytes(), devnode.as_bytes());
     assert_eq!(whole, disk.node().to_str().unwrap());
 
-    let lock = || nodes::lock_disk(&roots, &sysfs, partition.as_bytes(), devnode.as_bytes());
+    let lock = || nodes::lock_disk(&roots.locate(&whole));
     let held = lock();
     assert!(matches!(held, Ok(DiskLock::Held(_))), "{held:?}");
     assert_eq!(nodes::reread_partitions(&disk.node()), Err(Errno(libc::EAGAIN)), "an event has the disk");
@@ -98,14 +98,12 @@ fn a_partition_is_locked_by_its_disk_and_goes_when_no_table_has_it() {
 #[test]
 fn a_disk_is_made_read_only_if_it_is_the_one_meant() {
     let Some(disk) = disk() else { return };
-    let roots = Roots::default();
     let node = disk.node();
-    let devnode = node.to_str().unwrap().as_bytes();
     let read_only = || std::fs::read_to_string(format!("{}/ro", disk.syspath())).unwrap();
     let other = DevNum { major: 7, minor: devnum(&disk).minor + 1 };
-    assert_eq!(nodes::set_read_only(&roots, devnode, other), Err(Errno(libc::ENODEV)));
+    assert_eq!(nodes::set_read_only(&node, other), Err(Errno(libc::ENODEV)));
     assert_eq!(read_only(), "0\n");
-    assert_eq!(nodes::set_read_only(&roots, devnode, devnum(&disk)), Ok(()));
+    assert_eq!(nodes::set_read_only(&node, devnum(&disk)), Ok(()));
     assert_eq!(read_only(), "1\n");
 }
 

@@ -121,3 +121,32 @@ fn what_cannot_be_started_or_dies_gives_a_reply_too() {
     bench.request("late", read_attr("/x"), Duration::ZERO);
     assert_eq!(bench.reply(), ("late", Reply::TimedOut));
 }
+
+#[test]
+fn a_lock_taken_by_a_helper_is_ours_until_it_is_closed() {
+    use mudev::sys::fs::{Lock, try_lock};
+    use mudev::world::nodes::DiskLock;
+    let path = std::env::temp_dir().join(format!("mudev-locked-{}", std::process::id()));
+    let tool = File::create(&path).unwrap();
+    let is_free = || {
+        let free = try_lock(&tool, Lock::Exclusive).unwrap();
+        mudev::sys::fs::unlock(&tool).unwrap();
+        free
+    };
+    let mut bench = Bench::new(env!("CARGO_BIN_EXE_mudev"));
+    let lock = || Operation::LockDisk { path: path.to_str().unwrap().into() };
+    for _ in 0..2 {
+        bench.request("lock", lock(), LIMIT);
+        let (_, Reply::Lock(Ok(DiskLock::Held(lock)))) = bench.reply() else { panic!("no lock") };
+        assert!(!is_free());
+        bench.request("close", Operation::CloseDisk(lock), LIMIT);
+        assert_eq!(bench.reply(), ("close", Reply::Done(Ok(()))));
+        assert!(is_free());
+    }
+    assert!(try_lock(&tool, Lock::Exclusive).unwrap());
+    bench.request("lock", lock(), LIMIT);
+    assert_eq!(bench.reply(), ("lock", Reply::Lock(Ok(DiskLock::Busy))));
+    std::fs::remove_file(&path).unwrap();
+    bench.request("lock", lock(), LIMIT);
+    assert_eq!(bench.reply(), ("lock", Reply::Lock(Ok(DiskLock::NotNeeded))));
+}

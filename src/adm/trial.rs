@@ -155,7 +155,7 @@ fn perform_dry(operation: &Operation) -> HelperReply {
             HelperReply::Done(Ok(()))
         }
         Operation::ReadAttr { .. } | Operation::Driver { .. } | Operation::PermanentAddress { .. } => {
-            operation.perform()
+            operation.clone().perform()
         }
         _ => HelperReply::Done(Ok(())),
     }

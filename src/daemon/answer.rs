@@ -26,6 +26,8 @@ impl Shell {
     /// An effect of a job.
     pub fn perform(&mut self, job: JobId, effect: Effect) {
         let done = match &effect {
+            // A helper has it, and whoever opens it now waits for that one.
+            Effect::LockDisk { device, .. } if self.follow_ups.reads_table_of(device) => Done::Busy,
             Effect::DropWatch { id } => {
                 self.watches.drop_watch(id);
                 Done::Ok

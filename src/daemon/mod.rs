@@ -9,6 +9,7 @@ pub mod answer;
 pub mod children;
 pub mod coldplug;
 pub mod control;
+pub mod disks;
 pub mod intake;
 pub mod leftovers;
 pub mod links;

@@ -5,11 +5,12 @@
 
 use super::task::{Fact, Need, World};
 use crate::engine::JobId;
+use crate::helper::operations::Operation;
 use crate::links::{Lookup, Table, request};
 use crate::model::effect::{Done, Effect};
 use crate::model::{Errno, Event, IfIndex, announcement};
 use crate::sys::netlink;
-use crate::world::nodes::{self, DiskLock};
+use crate::world::nodes;
 use bstr::BString;
 use std::io;
 use std::os::fd::AsFd;
@@ -30,15 +31,28 @@ impl World {
     ) -> Result<Done, Need> {
         let title = event.title();
         Ok(match effect {
-            Effect::LockDisk { device, devnode } => self.lock_disk(job, event, device, devnode),
+            Effect::LockDisk { device, devnode } => {
+                let places = (&self.answers.roots, &self.answers.sysfs);
+                match self.locks.lock(places, job, (device, devnode), facts)? {
+                    Ok(true) => Done::Ok,
+                    Ok(false) => Done::Busy,
+                    Err(errno) => done(format_args!("{title}: cannot lock its disk"), Err(errno)),
+                }
+            }
             Effect::UnlockDisk => {
-                self.locks.remove(&job);
+                self.locks.unlock(job)?;
                 Done::Ok
             }
-            Effect::SetReadOnly { devnode, devnum } => done(
-                format_args!("{title}: cannot set {devnode} read-only"),
-                nodes::set_read_only(&self.answers.roots, devnode, *devnum),
-            ),
+            Effect::SetReadOnly { devnode, devnum } => match facts.first() {
+                Some(Fact::Helper(reply)) => done(
+                    format_args!("{title}: cannot set {devnode} read-only"),
+                    reply.errno().map_or(Ok(()), Err),
+                ),
+                _ => {
+                    let path = self.answers.roots.locate(devnode).into_os_string().into_encoded_bytes();
+                    return Err(Need::Helper(Operation::SetReadOnly { path: path.into(), devnum: *devnum }));
+                }
+            },
             Effect::ReadRecord { id } => match self.database.read_record(id) {
                 Ok(record) => Done::Record(record.map(Arc::new)),
                 Err(error) => failed(format_args!("{title}: cannot read the record {id}"), error),
@@ -105,21 +119,6 @@ impl World {
                 Done::Failed(Errno::of(&error))
             }
             result => io_done(what, result),
-        }
-    }
-
-    fn lock_disk(&mut self, job: JobId, event: &Event, device: &BString, devnode: &BString) -> Done {
-        match nodes::lock_disk(&self.answers.roots, &self.answers.sysfs, device, devnode) {
-            Ok(DiskLock::Held(lock)) => {
-                self.locks.insert(job, lock);
-                Done::Ok
-            }
-            Ok(DiskLock::NotNeeded) => Done::Ok,
-            Ok(DiskLock::Busy) => Done::Busy,
-            Err(errno) => {
-                log::error!("{}: cannot lock its disk: {errno}", event.title());
-                Done::Failed(errno)
-            }
         }
     }
 

@@ -6,6 +6,7 @@
 //! Must stay true: a try does nothing that a second try must not do again, but for its last step;
 //! nothing in here waits.
 
+use super::disks::DiskLocks;
 use super::slow::SlowAttributes;
 use crate::builtin::{self, Builtins};
 use crate::engine::{Input, JobId};
@@ -108,7 +109,7 @@ pub struct World {
     /// Sends to listeners; None where nobody can listen, as when events come from a file.
     pub announcer: Option<OwnedFd>,
     /// Locks of disks held for jobs.
-    pub(super) locks: HashMap<JobId, OwnedFd, BuildFnv>,
+    pub(super) locks: DiskLocks,
     /// Tasks that wait, one for each job at most.
     pub(super) pending: HashMap<JobId, Pending, BuildFnv>,
     /// A folder in `/run/udev` was not there when something was to be written.
@@ -130,7 +131,7 @@ impl World {
             database,
             claims,
             announcer,
-            locks: HashMap::default(),
+            locks: DiskLocks::default(),
             pending: HashMap::default(),
             folder_is_gone: false,
         })

@@ -12,7 +12,7 @@ use crate::sys::inotify::Inotify;
 use crate::world::watch_dir::WatchDir;
 use crate::world::{Roots, nodes};
 use bstr::{BStr, BString, ByteSlice};
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::CString;
 use std::io;
 use std::os::fd::AsFd;
@@ -161,14 +161,23 @@ impl Watches {
 #[derive(Debug, Default)]
 pub struct FollowUps {
     begun: u64,
-    under_way: BTreeSet<u64>,
+    /// With the devpath of the disk whose table is read.
+    under_way: BTreeMap<u64, Option<BString>>,
 }
 
 impl FollowUps {
-    fn begin(&mut self) -> u64 {
+    fn begin(&mut self, disk: Option<BString>) -> u64 {
         self.begun += 1;
-        self.under_way.insert(self.begun);
+        self.under_way.insert(self.begun, disk);
         self.begun
+    }
+
+    /// Whether the partition table is being read of the disk that this device is, or is a part of.
+    pub(super) fn reads_table_of(&self, devpath: &[u8]) -> bool {
+        let is_part = |disk: &BString| {
+            devpath.strip_prefix(disk.as_slice()).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+        };
+        self.under_way.values().flatten().any(is_part)
     }
 
     fn end(&mut self, number: u64) {
@@ -177,7 +186,7 @@ impl FollowUps {
 
     /// The lowest number that is under way.
     pub fn oldest(&self) -> Option<u64> {
-        self.under_way.first().copied()
+        self.under_way.first_key_value().map(|(&number, _)| number)
     }
 
     /// The highest number that was begun.
@@ -218,7 +227,7 @@ impl Shell {
                     devnode: path(self.roots.locate(&devnode)),
                     syspath: path(self.sysfs.path(&device.devpath)),
                 };
-                let follow_up = self.follow_ups.begin();
+                let follow_up = self.follow_ups.begin(Some(device.devpath.clone()));
                 self.mark_queue();
                 let caller = Caller::ReRead { devpath: device.devpath, follow_up };
                 self.request_helper(caller, operation, self.now + RE_READ_LIMIT);
@@ -251,7 +260,7 @@ impl Shell {
             |devpath: &BString| self.sysfs.path(devpath).into_os_string().into_encoded_bytes().into();
         let syspaths = devpaths.iter().map(syspath).collect();
         let operation = Operation::Trigger { text: action.into(), syspaths };
-        let follow_up = self.follow_ups.begin();
+        let follow_up = self.follow_ups.begin(None);
         self.mark_queue();
         self.request_helper(Caller::Trigger { follow_up }, operation, self.now + RE_READ_LIMIT);
     }
@@ -259,6 +268,7 @@ impl Shell {
     /// The events that it caused are in the queue before anyone calls it through.
     pub(super) fn end_follow_up(&mut self, number: u64) {
         self.follow_ups.end(number);
+        self.inbox.push_back(Input::DiskMayBeFree);
         self.intake.set_ready();
     }
 }

@@ -372,7 +372,8 @@ impl Job {
         match &device.devnode {
             Some(devnode) if device.is_block() && device.devnum.is_some() && !exempt => {
                 let effect = Effect::LockDisk { device: device.devpath.clone(), devnode: devnode.clone() };
-                Some(self.perform(effect, Awaiting::Lock, Phase::ReadOnly))
+                // It may take a while: until then the job has not begun.
+                Some(self.perform(effect, Awaiting::Lock, Phase::Lock))
             }
             _ => {
                 self.phase = Phase::ReadOnly;
@@ -396,6 +397,7 @@ impl Job {
             Done::Failed(errno) => Some(self.fail(errno)),
             Done::Ok | Done::Record(_) => {
                 self.locked = true;
+                self.phase = Phase::ReadOnly;
                 None
             }
         }

@@ -7,6 +7,9 @@
 //!         reply   <-- one message ---------------  (may wait for hardware, locks, RTNL)
 //! ```
 //!
+//! An operation may come with an open file; then a second message says that the daemon's own is closed. So
+//! may a reply, which makes what was opened elsewhere ours.
+//!
 //! A helper ends when its socket is closed. One that is past its deadline is killed; the next
 //! request starts another.
 
@@ -21,6 +24,9 @@ use std::process::ExitCode;
 
 /// argv[0] of a helper.
 pub const PROGRAM_NAME: &str = "mudev-helper";
+
+/// What follows an operation that an open file is passed with, when the daemon has closed it.
+const GO: &[u8] = b"go";
 
 /// argv[1] of a helper that performs [`operations`].
 pub const OPERATIONS: &str = "operations";
@@ -59,14 +65,19 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
 fn serve_operations(socket: BorrowedFd) -> std::io::Result<()> {
     let mut buffer = vec![0; operations::MAX_MESSAGE];
     loop {
-        let received = sys::unix::receive(socket, &mut buffer)?;
+        let (received, passed) = sys::unix::receive_passed(socket, &mut buffer)?;
         if received.len == 0 {
             return Ok(());
         }
-        let reply = match operations::Operation::decode(&buffer[..received.len]) {
+        let operation = operations::Operation::decode(&buffer[..received.len], passed);
+        if operation.as_ref().is_some_and(|operation| operation.passes().is_some()) {
+            // Not before the daemon has closed its own: what we close is to be the last.
+            sys::unix::receive(socket, &mut [0; GO.len()])?;
+        }
+        let reply = match operation {
             Some(operation) if !received.truncated => operation.perform(),
             _ => operations::Reply::Died,
         };
-        sys::unix::send(socket, &reply.encode())?;
+        sys::unix::send_passing(socket, &reply.encode(), reply.passes())?;
     }
 }

@@ -1,14 +1,15 @@
 //! What a helper can do, and how it is asked: one operation is one message, so is its reply.
 //!
 //! Wire format, private to one executable: a byte for the kind, then its fields; a text is its length
-//! as u32 in native order and its bytes.
+//! as u32 in native order and its bytes. An open file goes along where one is meant.
 
-use crate::model::Errno;
+use crate::model::{DevNum, Errno};
 use crate::sys;
-use crate::world::{files, nodes};
+use crate::world::files;
+use crate::world::nodes::{self, DiskLock, HeldLock};
 use bstr::{BStr, BString, ByteSlice};
 use std::io::{self, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 /// Bytes of the longest message. Longer operations cannot be asked for: see [`Operation::encode`].
@@ -35,6 +36,12 @@ pub enum Operation {
     ReReadPartitions { devnode: BString, syspath: BString },
     /// Write `text` (`add`, `change <uuid>`) to the `uevent` file of each device. -> [`Reply::Triggered`]
     Trigger { text: BString, syspaths: Vec<BString> },
+    /// Open a disk and try to lock it. -> [`Reply::Lock`]
+    LockDisk { path: BString },
+    /// Close a disk; it is passed along. -> [`Reply::Done`]
+    CloseDisk(HeldLock),
+    /// Make a block device read-only, if it is still the one with this number. -> [`Reply::Done`]
+    SetReadOnly { path: BString, devnum: DevNum },
 }
 
 /// What a helper says.
@@ -51,6 +58,8 @@ pub enum Reply {
         done: u32,
         failed: u32,
     },
+    /// How the lock of a disk was taken; the disk is passed along.
+    Lock(Result<DiskLock, Errno>),
     /// Killed because it was past its deadline. Made by the pool.
     TimedOut,
     /// There is no reply: no process could be had, or it died. Made by the pool.
@@ -72,11 +81,22 @@ impl Operation {
                 message(6, &all)
             }
             Operation::PermanentAddress { ifname } => message(7, &[ifname]),
+            Operation::LockDisk { path } => message(8, &[path]),
+            Operation::CloseDisk(_) => message(9, &[]),
+            Operation::SetReadOnly { path, devnum } => message(10, &[path, devnum.to_string().as_bytes()]),
         }
     }
 
-    /// The operation of a message; None for anything else.
-    pub fn decode(bytes: &[u8]) -> Option<Operation> {
+    /// The open file that goes with the message.
+    pub fn passes(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Operation::CloseDisk(lock) => Some(lock.as_fd()),
+            _ => None,
+        }
+    }
+
+    /// The operation of a message, and of the open file that came with it; None for anything else.
+    pub fn decode(bytes: &[u8], passed: Option<OwnedFd>) -> Option<Operation> {
         let (&kind, rest) = bytes.split_first()?;
         let texts = texts(rest)?;
         let mut texts = texts.into_iter().map(BStr::to_owned);
@@ -89,14 +109,17 @@ impl Operation {
             5 => Operation::ReReadPartitions { devnode: next()?, syspath: next()? },
             6 => return Some(Operation::Trigger { text: next()?, syspaths: texts.collect() }),
             7 => Operation::PermanentAddress { ifname: next()? },
+            8 => Operation::LockDisk { path: next()? },
+            9 => Operation::CloseDisk(HeldLock::passed(passed?)),
+            10 => Operation::SetReadOnly { path: next()?, devnum: DevNum::parse(&next()?)? },
             _ => return None,
         };
         next().is_none().then_some(operation)
     }
 
     /// Does it, however long it takes.
-    pub fn perform(&self) -> Reply {
-        match self {
+    pub fn perform(self) -> Reply {
+        match &self {
             Operation::WriteAttr { path: at, value } => {
                 Reply::Done(place(at).and_then(|at| files::write_attr(at, value)))
             }
@@ -107,6 +130,14 @@ impl Operation {
             Operation::Driver { ifname } => Reply::Text(driver(ifname)),
             Operation::PermanentAddress { ifname } => Reply::Address(permanent_address(ifname)),
             Operation::ReReadPartitions { devnode, syspath } => Reply::Partitions(re_read(devnode, syspath)),
+            Operation::LockDisk { path: at } => Reply::Lock(place(at).and_then(nodes::lock_disk)),
+            Operation::CloseDisk(_) => {
+                drop(self);
+                Reply::Done(Ok(()))
+            }
+            Operation::SetReadOnly { path: at, devnum } => {
+                Reply::Done(place(at).and_then(|at| nodes::set_read_only(at, *devnum)))
+            }
             Operation::Trigger { text, syspaths } => {
                 let file = |syspath: &BString| BString::from([syspath.as_slice(), b"/uevent"].concat());
                 let done = syspaths.iter().filter(|p| write(&file(p), text).is_ok()).count();
@@ -129,6 +160,7 @@ impl Reply {
             Reply::Text(Ok(None)) => message(2, &[&number(Ok(0))]),
             Reply::Text(Err(errno)) => message(2, &[&number(Err(*errno))]),
             Reply::Partitions(result) => message(3, &[&number(result.map(u32::from))]),
+            Reply::Lock(result) => message(8, &[&number(result.as_ref().map(lock_number).map_err(|e| *e))]),
             Reply::Triggered { done, failed } => message(4, &[&number(Ok(*done)), &number(Ok(*failed))]),
             Reply::TimedOut => message(5, &[]),
             Reply::Died => message(6, &[]),
@@ -137,8 +169,16 @@ impl Reply {
         }
     }
 
-    /// The reply of a message; None for anything else.
-    pub fn decode(bytes: &[u8]) -> Option<Reply> {
+    /// The open file that goes with the message.
+    pub fn passes(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Reply::Lock(Ok(DiskLock::Held(lock))) => Some(lock.as_fd()),
+            _ => None,
+        }
+    }
+
+    /// The reply of a message, and of the open file that came with it; None for anything else.
+    pub fn decode(bytes: &[u8], passed: Option<OwnedFd>) -> Option<Reply> {
         let (&kind, rest) = bytes.split_first()?;
         let texts = texts(rest)?;
         let number = |at: usize| -> Option<Result<u32, Errno>> {
@@ -158,8 +198,27 @@ impl Reply {
                 Ok(_) => Reply::Address(Ok(texts.get(1).map(|&t| t.to_owned())?)),
                 Err(errno) => Reply::Address(Err(errno)),
             },
+            8 => Reply::Lock(match (number(0)?, passed) {
+                (Err(errno), _) => Err(errno),
+                (Ok(HELD), Some(file)) => Ok(DiskLock::Held(HeldLock::passed(file))),
+                (Ok(NOT_NEEDED), _) => Ok(DiskLock::NotNeeded),
+                // Also if there was no room for one more open file here: there will be.
+                _ => Ok(DiskLock::Busy),
+            }),
             _ => return None,
         })
+    }
+}
+
+const HELD: u32 = 0;
+const BUSY: u32 = 1;
+const NOT_NEEDED: u32 = 2;
+
+fn lock_number(lock: &DiskLock) -> u32 {
+    match lock {
+        DiskLock::Held(_) => HELD,
+        DiskLock::Busy => BUSY,
+        DiskLock::NotNeeded => NOT_NEEDED,
     }
 }
 
@@ -255,17 +314,20 @@ mod tests {
             Operation::PermanentAddress { ifname: "eth0".into() },
             Operation::ReReadPartitions { devnode: "/dev/sda".into(), syspath: "/sys/block/sda".into() },
             Operation::Trigger { text: "add".into(), syspaths: vec!["/sys/a".into(), "/sys/b".into()] },
+            Operation::LockDisk { path: "/dev/sda".into() },
+            Operation::SetReadOnly { path: "/dev/sda".into(), devnum: DevNum { major: 8, minor: 0 } },
         ];
         for operation in all {
             let bytes = operation.encode();
-            assert_eq!(Operation::decode(&bytes), Some(operation.clone()));
+            assert_eq!(Operation::decode(&bytes, None), Some(operation.clone()));
             for cut in 0..bytes.len() {
-                assert_ne!(Operation::decode(&bytes[..cut]), Some(operation.clone()));
+                assert_ne!(Operation::decode(&bytes[..cut], None), Some(operation.clone()));
             }
         }
-        assert_eq!(Operation::decode(&[]), None);
-        assert_eq!(Operation::decode(&[99]), None);
-        assert_eq!(Operation::decode(&[3, 0xff, 0xff, 0xff, 0xff]), None);
+        // 9: nothing to close.
+        for bytes in [&[][..], &[99], &[3, 0xff, 0xff, 0xff, 0xff], &[9]] {
+            assert_eq!(Operation::decode(bytes, None), None);
+        }
     }
 
     #[test]
@@ -282,14 +344,17 @@ mod tests {
             Reply::Partitions(Ok(true)),
             Reply::Partitions(Err(Errno(libc::EBUSY))),
             Reply::Triggered { done: 7, failed: 1 },
+            Reply::Lock(Ok(DiskLock::Busy)),
+            Reply::Lock(Ok(DiskLock::NotNeeded)),
+            Reply::Lock(Err(Errno(libc::EACCES))),
             Reply::TimedOut,
             Reply::Died,
         ];
         for reply in all {
             let bytes = reply.encode();
-            assert_eq!(Reply::decode(&bytes), Some(reply));
+            assert_eq!(Reply::decode(&bytes, None), Some(reply));
             for cut in 0..bytes.len() {
-                let _ = Reply::decode(&bytes[..cut]);
+                let _ = Reply::decode(&bytes[..cut], None);
             }
         }
     }

@@ -61,6 +61,15 @@ impl Launcher {
     }
 }
 
+/// Sends an operation, and closes what is passed with it.
+fn hand_over(socket: BorrowedFd, operation: Operation) -> io::Result<()> {
+    let passed = operation.passes();
+    let passes = passed.is_some();
+    unix::send_passing(socket, &operation.encode(), passed)?;
+    drop(operation);
+    if passes { unix::send(socket, super::GO) } else { Ok(()) }
+}
+
 struct Request<C> {
     caller: C,
     operation: Operation,
@@ -150,7 +159,7 @@ impl<C> Pool<C> {
             };
             let Some(request) = self.waiting.pop_front() else { return };
             let Some(helper) = self.helpers.get_mut(&id) else { return };
-            match unix::send(helper.socket.as_fd(), &request.operation.encode()) {
+            match hand_over(helper.socket.as_fd(), request.operation) {
                 Ok(()) => helper.work = Some((request.caller, request.deadline)),
                 Err(error) => {
                     log::warn!("A helper does not take its work, it is replaced: {error}");
@@ -204,17 +213,17 @@ impl<C> Pool<C> {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.resize(MAX_MESSAGE, 0);
         while let Some(helper) = self.helpers.get_mut(&id) {
-            let received = match unix::receive(helper.socket.as_fd(), &mut buffer) {
+            let received = match unix::receive_passed(helper.socket.as_fd(), &mut buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Ok(received) if received.len > 0 => Some(&buffer[..received.len]),
+                Ok((received, passed)) if received.len > 0 => Some((&buffer[..received.len], passed)),
                 _ => None,
             };
             let work = helper.work.take();
             helper.idle_since = now;
             match (work, received) {
-                (Some((caller, _)), Some(bytes)) => {
-                    self.replies.push_back((caller, Reply::decode(bytes).unwrap_or(Reply::Died)));
+                (Some((caller, _)), Some((bytes, passed))) => {
+                    self.replies.push_back((caller, Reply::decode(bytes, passed).unwrap_or(Reply::Died)));
                 }
                 (work, _) => {
                     if let Some((caller, _)) = work {

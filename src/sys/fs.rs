@@ -10,7 +10,7 @@
 //! * files: [`Dir::open_file`], [`Dir::create_file`], [`Dir::read_file`]
 //! * changes: [`Dir::create_dir`], [`Dir::rename`], [`Dir::unlink`], [`Dir::remove_dir`],
 //!   [`Dir::symlink`], [`Dir::make_node`], [`Dir::chmod`]
-//! * open files: [`chmod_file`], [`stat_file`], [`read_more`], [`write_once`], [`try_lock`]
+//! * open files: [`chmod_file`], [`stat_file`], [`read_more`], [`write_once`], [`try_lock`], [`unlock`]
 
 use bstr::BString;
 use std::ffi::{CStr, CString};
@@ -368,6 +368,12 @@ pub fn try_lock(file: &impl AsRawFd, lock: Lock) -> io::Result<bool> {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
         Err(error) => Err(error),
     }
+}
+
+/// Gives up the lock of an open file, whoever else has it open.
+pub fn unlock(file: &impl AsRawFd) -> io::Result<()> {
+    // SAFETY: no memory is passed.
+    check(|| unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) })
 }
 
 fn openat(dir: RawFd, name: &[u8], flags: i32, mode: u32) -> io::Result<OwnedFd> {

@@ -152,8 +152,14 @@ pub struct Received {
     pub credentials: Option<Credentials>,
 }
 
-/// Receives one message with its credentials.
+/// Receives one message with its credentials; descriptors that came along are closed.
 pub fn receive(fd: BorrowedFd, buffer: &mut [u8]) -> io::Result<Received> {
+    receive_passed(fd, buffer).map(|(received, _)| received)
+}
+
+/// Receives one message with its credentials and the descriptor that came along, if one did; more than one
+/// are closed.
+pub fn receive_passed(fd: BorrowedFd, buffer: &mut [u8]) -> io::Result<(Received, Option<OwnedFd>)> {
     #[repr(C, align(8))]
     struct Control([u8; 64]);
     let mut control = Control([0; 64]);
@@ -170,7 +176,7 @@ pub fn receive(fd: BorrowedFd, buffer: &mut [u8]) -> io::Result<Received> {
         if n < 0 {
             return Err(io::Error::last_os_error());
         }
-        let mut credentials = None;
+        let (mut credentials, mut passed) = (None, None);
         let mut message = libc::CMSG_FIRSTHDR(&header);
         while !message.is_null() {
             let m = &*message;
@@ -178,17 +184,17 @@ pub fn receive(fd: BorrowedFd, buffer: &mut [u8]) -> io::Result<Received> {
                 let cred = std::ptr::read_unaligned(libc::CMSG_DATA(message).cast::<libc::ucred>());
                 credentials = Some(Credentials { pid: cred.pid, uid: cred.uid });
             } else if m.cmsg_level == libc::SOL_SOCKET && m.cmsg_type == libc::SCM_RIGHTS {
-                // Nobody asked for descriptors: close them.
                 let data = libc::CMSG_DATA(message);
                 let bytes = m.cmsg_len as usize - (data as usize - message as usize);
                 for i in 0..bytes / size_of::<c_int>() {
-                    libc::close(std::ptr::read_unaligned(data.cast::<c_int>().add(i)));
+                    let fd = std::ptr::read_unaligned(data.cast::<c_int>().add(i));
+                    passed = Some(OwnedFd::from_raw_fd(fd));
                 }
             }
             message = libc::CMSG_NXTHDR(&header, message);
         }
         let truncated = header.msg_flags & libc::MSG_TRUNC != 0;
-        Ok(Received { len: n as usize, truncated, credentials })
+        Ok((Received { len: n as usize, truncated, credentials }, passed))
     }
 }
 
@@ -196,6 +202,32 @@ pub fn receive(fd: BorrowedFd, buffer: &mut [u8]) -> io::Result<Received> {
 pub fn send(fd: BorrowedFd, bytes: &[u8]) -> io::Result<()> {
     // SAFETY: the bytes are ours and as many as we say.
     let n = unsafe { libc::send(fd.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
+    if n < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Sends one message and, with it, a descriptor; the receiver gets one of its own. As [`send`] otherwise.
+pub fn send_passing(fd: BorrowedFd, bytes: &[u8], passed: Option<BorrowedFd>) -> io::Result<()> {
+    let Some(passed) = passed else { return send(fd, bytes) };
+    #[repr(C, align(8))]
+    struct Control([u8; 64]);
+    let mut control = Control([0; 64]);
+    let mut iov = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    // SAFETY: all pointers are to buffers that live until the call returns; the control buffer has room
+    // for one descriptor, and the kernel only reads.
+    let n = unsafe {
+        let size = size_of::<c_int>() as libc::c_uint;
+        let mut header: libc::msghdr = std::mem::zeroed();
+        header.msg_iov = &mut iov;
+        header.msg_iovlen = 1;
+        header.msg_control = (&raw mut control).cast();
+        header.msg_controllen = libc::CMSG_SPACE(size) as _;
+        let message = libc::CMSG_FIRSTHDR(&header);
+        (*message).cmsg_level = libc::SOL_SOCKET;
+        (*message).cmsg_type = libc::SCM_RIGHTS;
+        (*message).cmsg_len = libc::CMSG_LEN(size) as _;
+        std::ptr::write_unaligned(libc::CMSG_DATA(message).cast::<c_int>(), passed.as_raw_fd());
+        libc::sendmsg(fd.as_raw_fd(), &header, libc::MSG_NOSIGNAL)
+    };
     if n < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
@@ -269,6 +301,26 @@ mod tests {
         assert_eq!(receive(a.as_fd(), &mut buffer).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         drop(b);
         assert_eq!(receive(a.as_fd(), &mut buffer).unwrap().len, 0);
+    }
+
+    #[test]
+    fn a_descriptor_comes_with_its_message_or_is_closed() {
+        let (a, b) = seqpacket_pair().unwrap();
+        let (reader, writer) = crate::sys::process::pipe().unwrap();
+        for _ in 0..2 {
+            send_passing(b.as_fd(), b"one", Some(writer.as_fd())).unwrap();
+        }
+        drop(writer);
+        send_passing(b.as_fd(), b"two", None).unwrap();
+        let mut buffer = [0; 8];
+        let (received, passed) = receive_passed(a.as_fd(), &mut buffer).unwrap();
+        assert_eq!(&buffer[..received.len], b"one");
+        crate::sys::process::write(passed.unwrap().as_fd(), b"x").unwrap();
+        receive(a.as_fd(), &mut buffer).unwrap();
+        let (_, passed) = receive_passed(a.as_fd(), &mut buffer).unwrap();
+        assert!(passed.is_none());
+        assert_eq!(crate::sys::process::read(reader.as_fd(), &mut buffer).unwrap(), 1);
+        assert_eq!(crate::sys::process::read(reader.as_fd(), &mut buffer).unwrap(), 0, "none is left");
     }
 
     #[test]

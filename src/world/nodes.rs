@@ -3,8 +3,9 @@
 //!
 //! What must stay true: a node is changed only while the descriptor in hand is that of the device
 //! meant, by type and number, so that a node which was replaced meanwhile keeps what it has; and no
-//! moment in between gives more access than both the old and the new state. Nothing here waits,
-//! except [`reread_partitions`], which belongs into a helper.
+//! moment in between gives more access than both the old and the new state. Nothing here waits, except
+//! what opens a disk and belongs into a helper: [`reread_partitions`], [`set_read_only`], and, for some
+//! disks, [`lock_disk`].
 //!
 //! Sources: rules.md 8.10, 11.1, 11.3, 12.3 and 12.5.
 
@@ -12,16 +13,17 @@ use super::{Roots, Sysfs};
 use crate::model::effect::NodeChange;
 use crate::model::{DevNum, DeviceId, Errno};
 use crate::rules::program::StaticNode;
-use crate::sys::fs::{Lock, Stat, stat_file, try_lock};
+use crate::sys::fs::{self, Lock, Stat, stat_file, try_lock};
 use crate::sys::{ioctl, node};
 use bstr::{BStr, BString};
 use std::ffi::{CStr, OsStr};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Applies owner, mode and labels where they differ, and updates the node's times. A node that is not
 /// there, or is another device's, is left alone: its own event is on the way.
@@ -229,22 +231,53 @@ fn escape_node_name(name: &[u8]) -> BString {
     escaped
 }
 
+/// A disk that is open and locked: until this is dropped, wherever it was passed to.
+#[derive(Clone, Debug)]
+pub struct HeldLock(Arc<OwnedFd>);
+
+impl HeldLock {
+    /// An open file that came from another process.
+    pub fn passed(file: OwnedFd) -> HeldLock {
+        HeldLock(Arc::new(file))
+    }
+
+    /// Gives the lock up; the disk stays open.
+    pub fn unlock(&self) {
+        if let Err(error) = fs::unlock(&self.0) {
+            log::debug!("cannot unlock a disk, it is closed in a moment: {error}");
+        }
+    }
+}
+
+impl AsFd for HeldLock {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl PartialEq for HeldLock {
+    fn eq(&self, other: &HeldLock) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for HeldLock {}
+
 /// How taking the lock of a disk went.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DiskLock {
     /// It is ours until this is dropped.
-    Held(OwnedFd),
+    Held(HeldLock),
     /// Someone else has it exclusively: try again later.
     Busy,
     /// The disk is gone or has no medium; the event goes on without.
     NotNeeded,
 }
 
-/// Tries to take the shared lock of the disk that a block device belongs to (rules.md 12.3). An error
-/// fails the event.
-pub fn lock_disk(roots: &Roots, sysfs: &Sysfs, devpath: &[u8], devnode: &[u8]) -> Result<DiskLock, Errno> {
-    let disk = whole_disk(sysfs, devpath, devnode);
-    let file = match open_disk(&roots.locate(&disk)) {
+/// Tries to take the shared lock of a disk (rules.md 12.3); [`whole_disk`] says of which. An error fails the
+/// event. Opening some disks waits for them.
+pub fn lock_disk(path: &Path) -> Result<DiskLock, Errno> {
+    let file = match open_disk(path) {
         Ok(file) => file,
         Err(Errno(libc::ENODEV | libc::ENXIO | libc::ENOENT)) => return Ok(DiskLock::NotNeeded),
         // Too many are held at this moment: there will be room.
@@ -252,7 +285,7 @@ pub fn lock_disk(roots: &Roots, sysfs: &Sysfs, devpath: &[u8], devnode: &[u8]) -
         Err(error) => return Err(error),
     };
     match try_lock(&file, Lock::Shared) {
-        Ok(true) => Ok(DiskLock::Held(file.into())),
+        Ok(true) => Ok(DiskLock::Held(HeldLock(Arc::new(file.into())))),
         Ok(false) => Ok(DiskLock::Busy),
         Err(error) => Err(Errno::of(&error)),
     }
@@ -271,14 +304,14 @@ fn open_disk(path: &Path) -> Result<File, Errno> {
     File::options().read(true).custom_flags(flags).open(path).map_err(|e| Errno::of(&e))
 }
 
-/// BLKROSET 1 on a block device; ENODEV if the node is another's by now.
-pub fn set_read_only(roots: &Roots, devnode: &[u8], devnum: DevNum) -> Result<(), Errno> {
-    let path = roots.locate(devnode);
+/// BLKROSET 1 on the block device at this path; ENODEV if the node is another's by now. Waits for the disk:
+/// only in a helper.
+pub fn set_read_only(path: &Path, devnum: DevNum) -> Result<(), Errno> {
     // Look before opening: the open itself may do something to a device that is not the one meant.
-    if open_node_of(&path, true, devnum)?.is_none() {
+    if open_node_of(path, true, devnum)?.is_none() {
         return Err(Errno(libc::ENODEV));
     }
-    let file = open_disk(&path)?;
+    let file = open_disk(path)?;
     let stat = stat_file(&file).map_err(|e| Errno::of(&e))?;
     if !is_device(&stat, true, devnum) {
         return Err(Errno(libc::ENODEV));
@@ -454,7 +487,8 @@ mod tests {
         let (roots, sysfs) = (tree.roots(), Sysfs::new(&tree.roots()));
         let lock = |name: &str| {
             let devpath = format!("/devices/d/block/{name}");
-            lock_disk(&roots, &sysfs, devpath.as_bytes(), format!("/dev/{name}").as_bytes())
+            let devnode = format!("/dev/{name}");
+            lock_disk(&roots.locate(&whole_disk(&sysfs, devpath.as_bytes(), devnode.as_bytes())))
         };
         assert!(matches!(lock("sda/sda1"), Ok(DiskLock::Held(_))));
         let both = (lock("sda/sda1"), lock("sda"));
@@ -473,9 +507,8 @@ mod tests {
     fn what_is_no_disk_is_neither_made_read_only_nor_read_again() {
         let tree = Tree::new();
         let Some(()) = zero(&tree) else { return };
-        let roots = tree.roots();
         let devnum = DevNum { major: 1, minor: 5 };
-        assert_eq!(set_read_only(&roots, b"/dev/zero", devnum), Err(Errno(libc::ENODEV)));
+        assert_eq!(set_read_only(&tree.path("dev/zero"), devnum), Err(Errno(libc::ENODEV)));
         assert_eq!(reread_partitions(&tree.path("dev/zero")), Err(Errno(libc::ENOTBLK)));
         assert_eq!(reread_partitions(&tree.path("dev/none")), Err(Errno(libc::ENOENT)));
     }
