@@ -145,12 +145,16 @@ fn is_traced_by_proot(proc: &Path) -> bool {
 struct Signs {
     /// The hypervisor bit of CPUID; on other processors unknown.
     hypervisor_bit: Option<bool>,
+    /// Whether SMBIOS says that it describes a virtual machine.
+    smbios_bit: Option<bool>,
     /// Twelve bytes of CPUID leaf 0x40000000, if the bit is set.
     signature: BString,
     /// Product, vendor, board, firmware vendor, version.
     dmi: Vec<BString>,
     /// `hypervisor/compatible` of the device tree.
     tree: BString,
+    /// `compatible` of the device tree: the machine.
+    machine: BString,
     /// The device tree has QEMU's firmware configuration device.
     tree_has_fw_cfg: bool,
     /// The device tree has a partition name as PowerVM gives.
@@ -210,9 +214,11 @@ fn read_signs(roots: &Roots) -> Signs {
     let tree = roots.proc.join("device-tree");
     Signs {
         hypervisor_bit,
+        smbios_bit: smbios_bit(&read(&roots.sys.join("firmware/dmi/entries/0-0/raw"))),
         signature,
         dmi: dmi.iter().map(|name| read(&roots.sys.join("class/dmi/id").join(name))).collect(),
         tree: read(&tree.join("hypervisor/compatible")),
+        machine: read(&tree.join("compatible")),
         tree_has_fw_cfg: super::sysfs::list(&tree).iter().any(|name| name.contains_str("fw-cfg")),
         tree_has_partition: tree.join("ibm,partition-name").exists(),
         hypervisor: read(&roots.sys.join("hypervisor/type")),
@@ -220,6 +226,13 @@ fn read_signs(roots: &Roots) -> Signs {
         cpuinfo: read(&roots.proc.join("cpuinfo")),
         sysinfo: read(&roots.proc.join("sysinfo")),
     }
+}
+
+/// Bit 4 of the second extension byte of the BIOS characteristics, at 0x13 of the table of type 0 (SMBIOS,
+/// DSP0134); older tables are shorter.
+fn smbios_bit(bios_table: &[u8]) -> Option<bool> {
+    let length = usize::from(*bios_table.get(1)?);
+    bios_table[..length.min(bios_table.len())].get(0x13).map(|byte| byte & 1 << 4 != 0)
 }
 
 /// The text in registers ebx, ecx, edx.
@@ -241,8 +254,10 @@ fn virtual_machine(signs: &Signs) -> &'static str {
         .iter()
         .find_map(|text| DMI_VENDORS.iter().find(|(vendor, _)| text.starts_with(vendor.as_bytes())))
         .map(|&(_, name)| name);
-    // Machines of these clouds say so in DMI even where no hypervisor runs, and on one only DMI tells.
-    let dmi = dmi.filter(|name| !matches!(*name, "amazon" | "google") || signs.hypervisor_bit != Some(false));
+    // Machines of these clouds say so in DMI even where no hypervisor runs; where the processor does not tell,
+    // SMBIOS may.
+    let is_virtual = signs.hypervisor_bit.or(signs.smbios_bit);
+    let dmi = dmi.filter(|name| !matches!(*name, "amazon" | "google") || is_virtual != Some(false));
     // These are known better by DMI: their hypervisor's signature is that of another.
     if let Some(name @ ("oracle" | "xen" | "amazon" | "google" | "parallels")) = dmi {
         return xen_or(name, signs);
@@ -275,7 +290,8 @@ fn device_tree(signs: &Signs) -> Option<&'static str> {
         () if compatible("xen") => Some("xen"),
         () if compatible("vmware") => Some("vmware"),
         () if !signs.tree.is_empty() => Some("vm-other"),
-        () if signs.tree_has_fw_cfg => Some("qemu"),
+        // QEMU names a partition too, as the real ones have.
+        () if signs.machine.contains_str("qemu,") || signs.tree_has_fw_cfg => Some("qemu"),
         () if signs.tree_has_partition => Some("powervm"),
         () => None,
     }
@@ -289,6 +305,10 @@ fn zseries(signs: &Signs) -> Option<&'static str> {
 fn find_confidential_machine(roots: &Roots) -> &'static str {
     if read(&roots.sys.join("firmware/uv/prot_virt_guest")).trim_ascii() == b"1" {
         return "protvirt";
+    }
+    // What the kernel registers in a realm, for the driver that attests it.
+    if roots.sys.join("devices/platform/arm-cca-dev").exists() {
+        return "cca";
     }
     if cpu::cpuid(1).is_none_or(|r| r[2] & (1 << 31) == 0) {
         return "none";
@@ -311,18 +331,26 @@ fn find_confidential_machine(roots: &Roots) -> &'static str {
     }
     let amd = cpu::cpuid(0x8000_0000).is_some_and(|r| r[0] >= 0x8000_001f)
         && cpu::cpuid(0x8000_001f).is_some_and(|r| r[0] & 2 != 0);
-    if amd { sev_name(read_sev_status(roots)) } else { "none" }
+    if amd { sev(roots) } else { "none" }
 }
 
-/// MSR_AMD64_SEV: which protections are active in this guest; 0 if the `msr` driver is not there.
-fn read_sev_status(roots: &Roots) -> u64 {
+/// The protection that is active in a guest of AMD, from the register that tells all. Without the `msr` driver
+/// only the strongest one is known, by a folder (since kernel 6.11) that is there in no other guest.
+fn sev(roots: &Roots) -> &'static str {
+    match read_sev_status(roots) {
+        Some(status) => sev_name(status),
+        None if roots.sys.join("devices/system/cpu/sev").is_dir() => "sev-snp",
+        None => "none",
+    }
+}
+
+/// MSR_AMD64_SEV: which protections are active in this guest; None if the `msr` driver is not there.
+fn read_sev_status(roots: &Roots) -> Option<u64> {
     use std::os::unix::fs::FileExt;
     let mut value = [0; 8];
     let file = std::fs::File::open(roots.dev.join("cpu/0/msr"));
-    match file.and_then(|f| f.read_exact_at(&mut value, 0xc001_0131)) {
-        Ok(()) => u64::from_le_bytes(value),
-        Err(_) => 0,
-    }
+    file.and_then(|f| f.read_exact_at(&mut value, 0xc001_0131)).ok()?;
+    Some(u64::from_le_bytes(value))
 }
 
 fn sev_name(status: u64) -> &'static str {
@@ -429,11 +457,51 @@ mod tests {
     }
 
     #[test]
+    fn where_the_processor_does_not_tell_smbios_does() {
+        let bios = |length: u8, byte: u8| {
+            let mut table = vec![0u8; 0x18];
+            (table[1], table[0x13]) = (length, byte);
+            smbios_bit(&table)
+        };
+        assert_eq!([bios(0x18, 0x10), bios(0x18, 0x0f), bios(0x12, 0x10)], [Some(true), Some(false), None]);
+        assert_eq!((smbios_bit(b""), smbios_bit(&[0, 0x18])), (None, None));
+        for (bit, smbios, expected) in [
+            (None, Some(true), "amazon"),
+            (None, Some(false), "none"),
+            (Some(true), Some(false), "amazon"),
+            (Some(false), Some(true), "none"),
+        ] {
+            let dmi = vec!["Amazon EC2".into()];
+            let signs = Signs { hypervisor_bit: bit, smbios_bit: smbios, dmi, ..Signs::default() };
+            assert_eq!(virtual_machine(&signs), expected, "{bit:?} {smbios:?}");
+        }
+        let power = |machine: &str| {
+            let signs = Signs { machine: machine.into(), tree_has_partition: true, ..Signs::default() };
+            virtual_machine(&signs)
+        };
+        assert_eq!((power("qemu,pseries\0"), power("IBM,9009-22A\0")), ("qemu", "powervm"));
+    }
+
+    #[test]
     fn the_strongest_protection_names_a_confidential_machine() {
         let names = [0, 1, 3, 7, 8].map(sev_name);
         assert_eq!(names, ["none", "sev", "sev-es", "sev-snp", "none"]);
+        for (file, expected) in [
+            ("sys/firmware/uv/prot_virt_guest", "protvirt"),
+            ("sys/devices/platform/arm-cca-dev/uevent", "cca"),
+        ] {
+            let tree = Tree::new();
+            tree.file(file, "1\n");
+            assert_eq!(Constants::new(&tree.roots()).get(Constant::Cvm), Some(expected));
+        }
         let tree = Tree::new();
-        tree.file("sys/firmware/uv/prot_virt_guest", "1\n");
-        assert_eq!(Constants::new(&tree.roots()).get(Constant::Cvm), Some("protvirt"));
+        assert_eq!(sev(&tree.roots()), "none");
+        tree.file("sys/devices/system/cpu/sev/vmpl", "0\n");
+        assert_eq!(sev(&tree.roots()), "sev-snp");
+        // The register's number is the place in the file, which is one hole up to there.
+        tree.dir("dev/cpu/0");
+        let file = std::fs::File::create(tree.path("dev/cpu/0/msr")).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &1u64.to_le_bytes(), 0xc001_0131).unwrap();
+        assert_eq!(sev(&tree.roots()), "sev");
     }
 }
