@@ -2,6 +2,7 @@
 //! 5.4).
 
 use super::{Out, Outcome, Stop, bytes_value, ignored_in_chroot, other_option, parse_seconds, text_value};
+use crate::builtin::value::parse_number;
 use crate::model::command_line::{LongNames, next_arg};
 use crate::model::control::{Datagram, Message};
 use crate::sys::{process, unix};
@@ -111,7 +112,7 @@ fn log_number(text: &str) -> Option<u8> {
 /// What the options ask for: messages, and how long to wait.
 fn parse(parser: &mut Parser) -> Result<(Vec<Message>, Duration), Stop> {
     let mut messages = Vec::new();
-    let mut timeout = Duration::from_secs(60);
+    let mut timeout = None;
     while let Some(arg) = next_arg(parser, LONG)? {
         match arg {
             Arg::Short('e') | Arg::Long("exit") => messages.push(Message::Exit),
@@ -133,20 +134,20 @@ fn parse(parser: &mut Parser) -> Result<(Vec<Message>, Duration), Stop> {
             }
             Arg::Short('m') | Arg::Long("children-max") => {
                 let text = text_value(parser)?;
-                let number = text
-                    .parse::<u16>()
-                    .map_err(|_| Stop::Failed(format!("{text:?} is no number of children")))?;
-                messages.push(Message::SetChildrenMax(number.into()));
+                let number = parse_number(text.as_bytes()).and_then(|n| i32::try_from(n).ok());
+                let number =
+                    number.ok_or_else(|| Stop::Failed(format!("{text:?} is no number of children")))?;
+                messages.push(Message::SetChildrenMax(number.unsigned_abs()));
             }
             Arg::Long("ping") => messages.push(Message::Ping),
-            Arg::Short('t') | Arg::Long("timeout") => timeout = parse_seconds(&parser.value()?)?,
+            Arg::Short('t') | Arg::Long("timeout") => timeout = Some(parse_seconds(&parser.value()?)?),
             other => return Err(other_option(other)),
         }
     }
-    if messages.is_empty() {
+    if messages.is_empty() && timeout.is_none() {
         return Err(Stop::failed("say what to do; --help lists the options"));
     }
-    Ok((messages, timeout))
+    Ok((messages, timeout.unwrap_or(Duration::from_secs(60))))
 }
 
 /// Runs the subcommand.
@@ -158,7 +159,10 @@ pub fn run(parser: &mut Parser, roots: &Roots, _out: Out) -> Outcome {
     if !process::is_root() {
         return Err(Stop::failed("only root may control the daemon"));
     }
-    send(&roots.run.join("udev/control"), &messages, Some(timeout)).map_err(Stop::failed)?;
+    // With a time and nothing to do udevadm is content too.
+    if !messages.is_empty() {
+        send(&roots.run.join("udev/control"), &messages, Some(timeout)).map_err(Stop::failed)?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -180,6 +184,8 @@ mod tests {
             (&["--log-priority=3", "--ping"], vec![Message::SetLogLevel(3), Message::Ping]),
             (&["-s", "-S"], vec![Message::StopExecQueue, Message::StartExecQueue]),
             (&["-pA=b=c", "--env=D="], vec![set("A", "b=c"), set("D", "")]),
+            (&["-m", "70000", "-m0x10"], vec![Message::SetChildrenMax(70000), Message::SetChildrenMax(16)]),
+            (&["-t", "60"], vec![]),
             (&["-m", "0", "--exit"], vec![Message::SetChildrenMax(0), Message::Exit]),
         ] {
             assert_eq!(parse_words(words), Ok((expected, Duration::from_secs(60))), "{words:?}");
@@ -191,11 +197,11 @@ mod tests {
     fn what_cannot_be_meant_is_refused() {
         for words in [
             &[][..],
-            &["-t", "5"],
             &["-p", "A"],
             &["-l", "loud"],
             &["-l", "8"],
             &["-m", "-1"],
+            &["-m", "4294967296"],
             &["--frob"],
             &["word"],
             &["-t", "x", "-e"],

@@ -210,6 +210,11 @@ fn other_option(arg: Arg) -> Stop {
     }
 }
 
+/// A word that a subcommand has no use for: udevadm passes over it, so scripts may give one unnoticed.
+fn ignore_word(word: &OsStr) {
+    complain(format_args!("Ignoring the argument {word:?}"));
+}
+
 /// Seconds, decimals allowed, or a time span such as `2min 30s`.
 fn parse_seconds(text: &OsStr) -> Result<Duration, Stop> {
     parse_time_span(text.as_bytes()).ok_or_else(|| Stop::Failed(format!("{text:?} is no time span")))

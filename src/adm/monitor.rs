@@ -1,7 +1,7 @@
 //! `monitor`: prints kernel uevents and the daemon's announcements as they come (interop.md 2.5, 2.6,
 //! 5.4).
 
-use super::{Out, Outcome, Stop, bytes_value, ignored_in_chroot, other_option};
+use super::{Out, Outcome, Stop, bytes_value, ignore_word, ignored_in_chroot, other_option};
 use crate::model::command_line::{LongNames, next_arg};
 use crate::model::event::Tags;
 use crate::model::{Uevent, announcement};
@@ -192,6 +192,7 @@ fn parse(parser: &mut Parser) -> Result<Options, Stop> {
                 }
                 options.tags.push(tag);
             }
+            Arg::Value(word) => ignore_word(&word),
             other => return Err(other_option(other)),
         }
     }
@@ -297,11 +298,12 @@ mod tests {
             (&["-k"], true, false),
             (&["--udev", "-p"], false, true),
             (&["-ku"], true, true),
+            (&["word", "-k"], true, false),
         ] {
             let options = parse_words(words).unwrap();
             assert_eq!((options.kernel, options.udev), (kernel, udev), "{words:?}");
         }
-        for words in [&["-t", "a b"][..], &["--tag-match="], &["x"], &["-x"]] {
+        for words in [&["-t", "a b"][..], &["--tag-match="], &["-x"]] {
             assert!(matches!(parse_words(words), Err(Stop::Failed(_))), "{words:?}");
         }
     }

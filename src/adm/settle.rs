@@ -1,6 +1,6 @@
 //! `settle`: waits until the daemon has no events (interop.md 3.5, 5.4).
 
-use super::{Out, Outcome, Stop, ignored_in_chroot, other_option, parse_seconds};
+use super::{Out, Outcome, Stop, ignore_word, ignored_in_chroot, other_option, parse_seconds};
 use crate::model::command_line::{LongNames, next_arg};
 use crate::model::control::Message;
 use crate::sys::inotify::Inotify;
@@ -47,6 +47,7 @@ fn parse(parser: &mut Parser) -> Result<Options, Stop> {
             Arg::Short('s' | 'e' | 'q') | Arg::Long("seq-start" | "seq-end" | "quiet") => {
                 return Err(Stop::failed("options -s, -e and -q are no longer supported"));
             }
+            Arg::Value(word) => ignore_word(&word),
             other => return Err(other_option(other)),
         }
     }
@@ -113,7 +114,8 @@ mod tests {
         let options = parse_words(&["--timeout", "1min", "-E", "/x"]).unwrap();
         assert_eq!((options.timeout, options.exit_if_exists), (Duration::from_secs(60), Some("/x".into())));
         assert_eq!(parse_words(&[]).unwrap().timeout, Duration::from_secs(120));
-        for words in [&["-s", "1"][..], &["-e", "1"], &["--quiet"], &["-t", "soon"], &["word"]] {
+        assert_eq!(parse_words(&["-t1", "word"]).unwrap().timeout, Duration::from_secs(1));
+        for words in [&["-s", "1"][..], &["-e", "1"], &["--quiet"], &["-t", "soon"], &["--frob"]] {
             assert!(matches!(parse_words(words), Err(Stop::Failed(_))), "{words:?}");
         }
     }

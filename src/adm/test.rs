@@ -2,7 +2,7 @@
 
 use super::trial::{Trial, event_of};
 use super::view::Devices;
-use super::{Json, Out, Outcome, Stop, action_value, other_option, text_value};
+use super::{Json, Out, Outcome, Stop, action_value, ignore_word, other_option, text_value};
 use crate::engine::job::node_change;
 use crate::model::command_line::{LongNames, next_arg};
 use crate::model::{Action, Event, ResolveNames};
@@ -96,10 +96,10 @@ fn parse(parser: &mut Parser, is_builtin: bool, out: Out) -> Result<Option<Optio
 
 /// Runs `test`.
 pub fn run(parser: &mut Parser, roots: &Roots, out: Out) -> Outcome {
-    let Some(mut options) = parse(parser, false, out)? else { return Ok(ExitCode::SUCCESS) };
-    let (Some(device), true) = (options.words.pop(), options.words.is_empty()) else {
-        return Err(Stop::failed("one device is required"));
-    };
+    let Some(options) = parse(parser, false, out)? else { return Ok(ExitCode::SUCCESS) };
+    let mut words = options.words.into_iter();
+    let device = words.next().ok_or_else(|| Stop::failed("a device is required"))?;
+    words.for_each(|word| ignore_word(&word));
     if options.verbose {
         log::set_max_level(log::LevelFilter::Debug);
     }
@@ -335,10 +335,10 @@ mod tests {
     #[test]
     fn what_cannot_be_meant_is_refused() {
         let tree = machine();
-        for words in
-            [&[][..], &["/none"], &["/class/mem/null", "x"], &["-N", "x"], &["-a", "frob"], &["--frob"]]
-        {
+        for words in [&[][..], &["/none"], &["-N", "x"], &["-a", "frob"], &["--frob"]] {
             assert!(matches!(test(&tree, words).0, Err(Stop::Failed(_))), "{words:?}");
         }
+        let one = test(&tree, &["/class/mem/null"]);
+        assert_eq!(test(&tree, &["/class/mem/null", "x"]), one, "a second device is passed over");
     }
 }

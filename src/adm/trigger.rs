@@ -3,13 +3,14 @@
 use super::filter::{self, Match, enumerate, filter_help};
 use super::monitor::{Receiver, Speaker};
 use super::view::Devices;
-use super::{Out, Outcome, Stop, action_value, ignored_in_chroot, other_option, parse_seconds, text_value};
+use super::{Out, Outcome, Stop, action_value, ignored_in_chroot, other_option, text_value};
 use crate::builtin::host::compare_versions;
 use crate::model::command_line::{LongNames, next_arg};
 use crate::model::control::Message;
 use crate::model::{Action, SeqNum, Uevent};
 use crate::sys::{process, random};
 use crate::world::Roots;
+use crate::world::config::parse_time_span;
 use crate::world::enumerate::{Filter, Kind};
 use crate::world::sysfs::syspath;
 use bstr::{BString, ByteSlice};
@@ -17,7 +18,7 @@ use lexopt::{Arg, Parser};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -63,6 +64,9 @@ const LONG: &[LongNames] = &[
         "uuid",
     ],
 ];
+
+/// How long the daemon is waited for if nothing else is said.
+const WAIT_DAEMON: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 struct Options {
@@ -119,8 +123,12 @@ fn parse(parser: &mut Parser, devices: &Devices, out: Out) -> Result<Option<Opti
             Arg::Short('w') | Arg::Long("settle") => options.settle = true,
             Arg::Long("wait-daemon") => {
                 options.wait_daemon = Some(match parser.optional_value() {
-                    Some(text) => parse_seconds(&text)?,
-                    None => Duration::from_secs(5),
+                    None => WAIT_DAEMON,
+                    // The only place where udevadm is content with nonsense.
+                    Some(text) => parse_time_span(text.as_bytes()).unwrap_or_else(|| {
+                        log::warn!("--wait-daemon={} is no time span, ignored", text.display());
+                        WAIT_DAEMON
+                    }),
                 });
             }
             Arg::Long("uuid") => options.uuid = true,
@@ -444,6 +452,17 @@ mod tests {
             (libc::EINVAL, Judgement::Failed),
         ] {
             assert_eq!(judge(&io::Error::from_raw_os_error(errno)), judgement);
+        }
+    }
+
+    #[test]
+    fn a_bad_time_to_wait_for_the_daemon_is_the_usual_one() {
+        let tree = machine();
+        for (word, seconds) in [("--wait-daemon", 5), ("--wait-daemon=x", 5), ("--wait-daemon=7", 7)] {
+            let roots = tree.roots();
+            let options =
+                parse(&mut Parser::from_args([word]), &Devices::new(&roots), &mut Vec::new()).unwrap();
+            assert_eq!(options.unwrap().wait_daemon, Some(Duration::from_secs(seconds)), "{word}");
         }
     }
 

@@ -123,6 +123,7 @@ fn the_walk_shows_what_rules_can_match() {
     let walk = shown(&tree, &["-a", DISK]);
     let (introduction, devices) = walk.split_once("  looking at device").unwrap();
     assert!(introduction.starts_with('\n') && introduction.ends_with(".\n\n"));
+    assert_eq!(introduction.lines().count(), 7, "as many as udevadm prints");
     assert_eq!(
         devices,
         " '/devices/pci0/0000:01/block/sda':\n    KERNEL==\"sda\"\n    SUBSYSTEM==\"block\"\n    \

@@ -15,11 +15,13 @@ const SKIPPED: [&[u8]; 7] = [b"uevent", b"dev", b"modalias", b"resource", b"driv
 /// Directories of attributes within each other: power, queues/rx-0 and the like.
 const DEPTH_MAX: usize = 8;
 
+/// As many lines as udevadm prints there: scripts cut them off by number.
 const INTRODUCTION: &str = "
-What follows begins with the device that was asked for and goes up the chain of
-its parents. Each attribute is printed as the key of a udev rule that matches
-it. A rule may combine the attributes of the device with those of one single
-parent.
+What follows begins with the device that was asked for and goes up
+the chain of its parents. Each attribute is printed as the key of a
+udev rule that matches it.
+A rule may combine the attributes of the device with those of one
+single parent.
 ";
 
 /// One device of the walk.
