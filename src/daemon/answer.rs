@@ -3,64 +3,56 @@
 
 use super::children::Purpose;
 use super::shell::Shell;
-use super::task::{Fact, Need, Pending, Task};
-use crate::engine::{Input, JobId};
+use super::task::{Fact, Need, Pending, Task, World};
+use super::trace::Recorder;
+use crate::engine::{AtOnce, JobId, Output, Tried};
 use crate::helper::operations;
-use crate::links;
-use crate::model::effect::{Done, Effect};
-use crate::model::{Action, Errno};
-use crate::rules::Ask;
-use crate::rules::outcome::RunItem;
+use crate::links::{self, Table};
+use crate::model::{Event, Now};
+use log::LevelFilter;
+use std::collections::HashMap;
+
+/// Replies within the engine's step to what needs no waiting.
+pub(super) struct Here<'a> {
+    pub world: &'a mut World,
+    pub links: &'a mut Table,
+    pub recorder: Option<&'a mut Recorder>,
+    /// A job with a level of its own is served outside, where the level is set.
+    pub levels: &'a HashMap<JobId, LevelFilter>,
+    pub now: Now,
+    /// What the requests that were taken need first.
+    pub needs: Vec<(JobId, Need)>,
+}
+
+impl AtOnce for Here<'_> {
+    fn attempt(&mut self, event: &Event, request: Output) -> Tried {
+        let (job, task) = match Task::of(request) {
+            Ok((job, task)) if self.levels.contains_key(&job) => {
+                return Tried::Refused(task.into_output(job));
+            }
+            Ok(found) => found,
+            Err(other) => return Tried::Refused(other),
+        };
+        match self.world.attempt(self.links, job, event, &task, &[]) {
+            Ok(reply) => {
+                if let Some(recorder) = &mut self.recorder {
+                    recorder.record_reply(job, &reply, self.now);
+                }
+                Tried::Replied(reply)
+            }
+            Err(need) => {
+                self.world.pending.insert(job, Pending { task, facts: Vec::new() });
+                self.needs.push((job, need));
+                Tried::Taken
+            }
+        }
+    }
+}
 
 impl Shell {
-    /// A question of a job's rules; the answer goes to the replies, now or later.
-    pub fn answer(&mut self, job: JobId, ask: Ask) {
-        self.attempt(job, Pending { task: Task::Ask(ask), facts: Vec::new() });
-    }
-
-    /// An entry of a job's RUN list.
-    pub fn run_item(&mut self, job: JobId, item: RunItem) {
-        self.attempt(job, Pending { task: Task::Run(item), facts: Vec::new() });
-    }
-
-    /// An effect of a job.
-    pub fn perform(&mut self, job: JobId, effect: Effect) {
-        let done = match &effect {
-            // A helper has it, and whoever opens it now waits for that one.
-            Effect::LockDisk { device, .. } if self.follow_ups.reads_table_of(device) => Done::Busy,
-            Effect::DropWatch { id } => {
-                self.watches.drop_watch(id);
-                Done::Ok
-            }
-            Effect::AddWatch { id, devnode } => match self.watches.add_watch(id, devnode.as_ref()) {
-                Ok(()) => Done::Ok,
-                Err(error) => {
-                    // A node that is gone by now needs no watch (rules.md 9.1 step 13).
-                    let is_gone = error.raw_os_error() == Some(libc::ENODEV);
-                    let event = self.engine.event(job).filter(|_| !is_gone);
-                    if let Some(event) = event {
-                        log::warn!("{}: cannot watch {devnode}: {error}", event.title());
-                    }
-                    Done::Failed(Errno::of(&error))
-                }
-            },
-            Effect::Announce { .. } => {
-                self.forget(job);
-                return self.attempt(job, Pending { task: Task::Effect(effect), facts: Vec::new() });
-            }
-            _ => return self.attempt(job, Pending { task: Task::Effect(effect), facts: Vec::new() }),
-        };
-        self.replies.push_back(Input::Performed { job, done });
-    }
-
-    /// The event is over: a link that was deleted needs no tombstone any more.
-    fn forget(&mut self, job: JobId) {
-        self.world.forget(job);
-        if let Some(event) = self.engine.event(job)
-            && let (Action::Remove, Some(ifindex)) = (event.action, event.device.ifindex)
-        {
-            self.links.table.forget(ifindex);
-        }
+    /// A request of a job; the reply goes to the replies, now or later.
+    pub(super) fn begin(&mut self, job: JobId, task: Task) {
+        self.attempt(job, Pending { task, facts: Vec::new() });
     }
 
     /// The table was told of the link that this job's task waits for, or will not be.
@@ -98,7 +90,7 @@ impl Shell {
         let Some(event) = self.engine.event(job) else { return };
         let Pending { task, facts } = &pending;
         match self.world.attempt(&mut self.links.table, job, event, task, facts) {
-            Ok(input) => self.replies.push_back(input),
+            Ok(reply) => self.replies.push_back(reply.into_input(job)),
             Err(need) => {
                 self.world.pending.insert(job, pending);
                 self.meet(job, need);
@@ -106,7 +98,7 @@ impl Shell {
         }
     }
 
-    fn meet(&mut self, job: JobId, need: Need) {
+    pub(super) fn meet(&mut self, job: JobId, need: Need) {
         match need {
             Need::Link(ifindex) => self.park_for_link(job, ifindex),
             Need::FreshLink { ifindex, statistics } => self.park_for_refresh(job, ifindex, statistics),

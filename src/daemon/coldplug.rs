@@ -205,8 +205,8 @@ impl Shell {
         if !self.coldplug.started {
             return true;
         }
-        let open = Reached { event: self.engine.oldest(), follow_up: self.follow_ups.oldest() };
-        let newest = Reached { event: self.engine.newest(), follow_up: self.follow_ups.newest() };
+        let open = Reached { event: self.engine.oldest(), follow_up: self.world.follow_ups.oldest() };
+        let newest = Reached { event: self.engine.newest(), follow_up: self.world.follow_ups.newest() };
         self.coldplug.is_through(open, newest)
     }
 
@@ -320,7 +320,7 @@ impl Shell {
     /// The device is gone, and all that is known of it is what an earlier daemon has left behind: that
     /// goes too.
     fn drop_device(&mut self, id: &DeviceId) {
-        self.watches.drop_watch(id);
+        self.world.watches.drop_watch(id);
         let world = &mut self.world;
         let dropped = world.database.read_record(id).and_then(|record| {
             let record = record.unwrap_or_default();

@@ -53,7 +53,7 @@ impl Shell {
     fn reopen_run_folder(&mut self) -> io::Result<()> {
         self.world.reopen()?;
         let udev = database::open_udev_dir(&self.roots.run)?;
-        self.watches.set_dir(WatchDir::open(&udev)?);
+        self.world.watches.set_dir(WatchDir::open(&udev)?);
         self.queue_file.forget();
         self.mark_queue();
         let folder = self.roots.run.join("udev");

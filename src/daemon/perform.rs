@@ -31,6 +31,10 @@ impl World {
     ) -> Result<Done, Need> {
         let title = event.title();
         Ok(match effect {
+            // A helper has it, and whoever opens it now waits for that one.
+            Effect::LockDisk { device, .. } if facts.is_empty() && self.follow_ups.reads_table_of(device) => {
+                Done::Busy
+            }
             Effect::LockDisk { device, devnode } => {
                 let places = (&self.answers.roots, &self.answers.sysfs);
                 match self.locks.lock(places, job, (device, devnode), facts)? {
@@ -74,7 +78,19 @@ impl World {
                 format_args!("{title}: cannot clean the tag index"),
                 self.database.remove_tags(id, tags),
             ),
-            Effect::DropWatch { .. } | Effect::AddWatch { .. } => unreachable!("the loop owns the watches"),
+            Effect::DropWatch { id } => {
+                self.watches.drop_watch(id);
+                Done::Ok
+            }
+            Effect::AddWatch { id, devnode } => match self.watches.add_watch(id, devnode.as_ref()) {
+                Ok(()) => Done::Ok,
+                // A node that is gone by now needs no watch (rules.md 9.1 step 13).
+                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Done::Failed(Errno::of(&error)),
+                Err(error) => {
+                    log::warn!("{title}: cannot watch {devnode}: {error}");
+                    Done::Failed(Errno::of(&error))
+                }
+            },
             Effect::Rename { ifindex, from, to } => rename(links, *ifindex, from, to, facts)?,
             Effect::AddAltNames { ifindex, name, alt_names } => {
                 add_alt_names(links, event, *ifindex, name, alt_names, facts)?
@@ -107,7 +123,10 @@ impl World {
                     }
                 }
             }
-            Effect::Announce { datagram } => self.announce(event, datagram),
+            Effect::Announce { datagram } => {
+                self.forget(links, job, event);
+                self.announce(event, datagram)
+            }
         })
     }
 

@@ -7,6 +7,7 @@
 //! Must stay true: nothing here waits but the poll itself; every ask and effect is replied to by an
 //! [`Input`] in the inbox; sources that were not read to the end are read again without waiting.
 
+use super::answer::Here;
 use super::children::{self, Budget, Children, Purpose, Wanted};
 use super::coldplug::Coldplug;
 use super::control::Control;
@@ -17,9 +18,8 @@ use super::readiness::Readiness;
 use super::reload::Rules;
 use super::source::{Source, Sources};
 use super::status::StatusServer;
-use super::task::{Fact, World};
+use super::task::{Fact, Task, World};
 use super::trace::Recorder;
-use super::watch::{FollowUps, Watches};
 use crate::engine::{Engine, Input, JobId, Output};
 use crate::helper::operations::{Operation, Reply};
 use crate::helper::pool::Pool;
@@ -46,7 +46,7 @@ pub enum Caller {
     Job(JobId),
     /// Devices that are triggered one batch after the other.
     Coldplug,
-    /// A `change` for devices whose nodes were written to; see [`FollowUps`].
+    /// A `change` for devices whose nodes were written to; see [`super::watch::FollowUps`].
     Trigger { follow_up: u64 },
     /// The partition table of this disk, after its node was written to.
     ReRead { devpath: BString, follow_up: u64 },
@@ -76,7 +76,6 @@ pub struct Shell {
     pub links: Links,
     pub children: Children,
     pub helpers: Pool<Caller>,
-    pub watches: Watches,
     pub control: Option<Control>,
     pub status: Option<StatusServer>,
     pub signals: Option<SignalFd>,
@@ -95,8 +94,6 @@ pub struct Shell {
     pub queue_file: QueueFile,
     /// `/run/udev` was removed and could not be made anew: said once.
     pub(super) is_unmendable: bool,
-    /// What was begun because nodes were written to: the queue counts as busy.
-    pub follow_ups: FollowUps,
     pub exiting: bool,
     /// Time is taken once per input.
     pub now: Now,
@@ -223,7 +220,7 @@ impl Shell {
             || self.intake.is_ready()
             || self.children.has_unread()
             || self.links.is_ready()
-            || self.watches.is_ready()
+            || self.world.watches.is_ready()
             || self.control.as_ref().is_some_and(Control::has_unread);
         if busy {
             return Some(Duration::ZERO);
@@ -252,7 +249,7 @@ impl Shell {
                 self.links.on_helper(id, &mut answered);
                 self.take_answers(answered);
             }
-            Source::Inotify => self.watches.set_ready(),
+            Source::Inotify => self.world.watches.set_ready(),
             Source::Signals => self.on_signals(),
             Source::Control => self.accept_clients(),
             Source::Client(id) => self.on_client(id),
@@ -366,7 +363,18 @@ impl Shell {
             recorder.record(&input, self.now);
         }
         self.stats.inputs += 1;
-        self.engine.handle(input, self.now);
+        let mut here = Here {
+            world: &mut self.world,
+            links: &mut self.links.table,
+            recorder: self.recorder.as_mut(),
+            levels: &self.job_levels,
+            now: self.now,
+            needs: Vec::new(),
+        };
+        self.engine.handle(input, self.now, &mut here);
+        for (job, need) in here.needs {
+            self.meet(job, need);
+        }
         while let Some(output) = self.engine.poll_output() {
             self.on_output(output);
         }
@@ -397,9 +405,9 @@ impl Shell {
 
     fn do_output(&mut self, output: Output) {
         match output {
-            Output::Ask { job, ask } => self.answer(job, ask),
-            Output::Perform { job, effect } => self.perform(job, effect),
-            Output::Run { job, item } => self.run_item(job, item),
+            Output::Ask { job, ask } => self.begin(job, Task::Ask(ask)),
+            Output::Perform { job, effect } => self.begin(job, Task::Effect(effect)),
+            Output::Run { job, item } => self.begin(job, Task::Run(item)),
             Output::Busy(busy) => {
                 self.leftovers.set_busy(busy, self.now);
                 self.mark_queue();
@@ -412,14 +420,14 @@ impl Shell {
 
     /// The file that `settle` looks at.
     pub(super) fn mark_queue(&mut self) {
-        self.queue_file.set(!self.engine.is_idle() || self.follow_ups.oldest().is_some());
+        self.queue_file.set(!self.engine.is_idle() || self.world.follow_ups.oldest().is_some());
     }
 
     /// What waits for an idle loop.
     fn after_work(&mut self) {
         self.mend_run_folder();
         self.go_on_with_coldplug();
-        if self.inbox.is_empty() && !self.intake.is_ready() && !self.watches.is_ready() {
+        if self.inbox.is_empty() && !self.intake.is_ready() && !self.world.watches.is_ready() {
             self.mark_queue();
             self.close_waiting_clients();
             if let Some(recorder) = &mut self.recorder {
@@ -517,8 +525,8 @@ impl Shell {
     }
 
     fn read_watches(&mut self) {
-        self.watches.read();
-        while let Some(id) = self.watches.poll_written() {
+        self.world.watches.read();
+        while let Some(id) = self.world.watches.poll_written() {
             self.node_was_written(&id);
         }
     }

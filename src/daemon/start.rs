@@ -17,7 +17,7 @@ use super::source::Sources;
 use super::status::{self, StatusServer};
 use super::task::World;
 use super::trace::Recorder;
-use super::watch::{FollowUps, Watches};
+use super::watch::Watches;
 use crate::builtin::Builtins;
 use crate::builtin::naming_scheme::Flag;
 use crate::engine::{Engine, EngineConfig};
@@ -340,7 +340,7 @@ fn assemble(
     let watches = Watches::new(&line.roots, watch_dir(&udev), &sources).map_err(failed)?;
     let mut links = Links::new(sockets.links, launcher()?);
     links.start(&sources, now).map_err(failed)?;
-    let world = World::open(&line.roots, builtins, sockets.announcer);
+    let world = World::open(&line.roots, builtins, watches, sockets.announcer);
     let world = world.map_err(|e| format!("Cannot open {}: {e}", line.roots.run.join("udev").display()))?;
     let intake = open_intake(&line, sockets.uevents, &sources)?;
     let mut shell = Shell {
@@ -354,7 +354,6 @@ fn assemble(
         links,
         children,
         helpers: Pool::new(launcher()?),
-        watches,
         control: sockets.control.map(|s| Control::new(s, &sources)).transpose().map_err(failed)?,
         status: sockets.status.map(|s| StatusServer::new(s, &sources)).transpose().map_err(failed)?,
         signals: Some(signals),
@@ -369,7 +368,6 @@ fn assemble(
         job_levels: HashMap::new(),
         queue_file: QueueFile::new(&line.roots),
         is_unmendable: false,
-        follow_ups: FollowUps::default(),
         exiting: false,
         now,
         roots: line.roots,

@@ -267,7 +267,7 @@ impl Shell {
             links_stale: self.links.is_live() && self.links.table.is_stale(),
             link_overruns: self.links.overruns,
             jobs_waiting_for_links: self.links.parked(),
-            watches: self.watches.len(),
+            watches: self.world.watches.len(),
             clients: self.control.as_ref().map_or(0, |c| c.clients()),
             rule_files,
             rule_lines,

@@ -8,8 +8,9 @@
 
 use super::disks::DiskLocks;
 use super::slow::SlowAttributes;
+use super::watch::{FollowUps, Watches};
 use crate::builtin::{self, Builtins};
-use crate::engine::{Input, JobId};
+use crate::engine::{JobId, Output, Reply};
 use crate::helper::operations::{Operation, Reply as HelperReply};
 use crate::links::{self, Exists, LinkAttr, Mark, Refresh, Table};
 use crate::model::command::split_command;
@@ -39,6 +40,26 @@ pub enum Task {
     Ask(Ask),
     Effect(Effect),
     Run(RunItem),
+}
+
+impl Task {
+    /// The job and task that an output asks for; other outputs come back.
+    pub(super) fn of(output: Output) -> Result<(JobId, Task), Output> {
+        match output {
+            Output::Ask { job, ask } => Ok((job, Task::Ask(ask))),
+            Output::Perform { job, effect } => Ok((job, Task::Effect(effect))),
+            Output::Run { job, item } => Ok((job, Task::Run(item))),
+            other => Err(other),
+        }
+    }
+
+    pub(super) fn into_output(self, job: JobId) -> Output {
+        match self {
+            Task::Ask(ask) => Output::Ask { job, ask },
+            Task::Effect(effect) => Output::Perform { job, effect },
+            Task::Run(item) => Output::Run { job, item },
+        }
+    }
 }
 
 /// What a task cannot have without waiting.
@@ -106,6 +127,9 @@ pub struct World {
     pub answers: Answers,
     pub database: Database,
     pub claims: ClaimsDir,
+    pub watches: Watches,
+    /// What was begun because nodes were written to: the queue counts as busy.
+    pub follow_ups: FollowUps,
     /// Sends to listeners; None where nobody can listen, as when events come from a file.
     pub announcer: Option<OwnedFd>,
     /// Locks of disks held for jobs.
@@ -118,7 +142,12 @@ pub struct World {
 
 impl World {
     /// The world of a daemon at its start: opens `/run/udev` and takes over the claims there.
-    pub fn open(roots: &Roots, builtins: Builtins, announcer: Option<OwnedFd>) -> io::Result<World> {
+    pub fn open(
+        roots: &Roots,
+        builtins: Builtins,
+        watches: Watches,
+        announcer: Option<OwnedFd>,
+    ) -> io::Result<World> {
         let udev = database::open_udev_dir(&roots.run)?;
         let database = Database::open(&udev)?;
         let answers = Answers::new(roots, builtins);
@@ -130,6 +159,8 @@ impl World {
             answers,
             database,
             claims,
+            watches,
+            follow_ups: FollowUps::default(),
             announcer,
             locks: DiskLocks::default(),
             pending: HashMap::default(),
@@ -145,21 +176,21 @@ impl World {
         event: &Event,
         task: &Task,
         facts: &[Fact],
-    ) -> Result<Input, Need> {
+    ) -> Result<Reply, Need> {
         match task {
-            Task::Ask(ask) => {
-                self.answers.answer(links, job, event, ask, facts).map(|answer| Input::Answer { job, answer })
-            }
-            Task::Effect(effect) => {
-                self.perform(links, job, event, effect, facts).map(|done| Input::Performed { job, done })
-            }
-            Task::Run(item) => self.answers.run(links, event, item, facts).map(|()| Input::Ran { job }),
+            Task::Ask(ask) => self.answers.answer(links, job, event, ask, facts).map(Reply::Answer),
+            Task::Effect(effect) => self.perform(links, job, event, effect, facts).map(Reply::Done),
+            Task::Run(item) => self.answers.run(links, event, item, facts).map(|()| Reply::Ran),
         }
     }
 
-    /// The job announces its event: nothing is remembered of it from here on.
-    pub(super) fn forget(&mut self, job: JobId) {
+    /// The job announces its event: nothing is remembered of it from here on, and a link that was deleted
+    /// needs no tombstone any more.
+    pub(super) fn forget(&mut self, links: &mut Table, job: JobId, event: &Event) {
         self.answers.memories.remove(&job);
+        if let (Action::Remove, Some(ifindex)) = (event.action, event.device.ifindex) {
+            links.forget(ifindex);
+        }
     }
 }
 

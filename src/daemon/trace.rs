@@ -7,7 +7,7 @@
 //! Format: `{"us": <time in microseconds>, "<kind>": ...}`. Bytes that are UTF-8 are JSON strings, others
 //! arrays of numbers. The first line has the settings, each `rules` line the text of all rule files.
 
-use crate::engine::{Engine, EngineConfig, Input, JobId};
+use crate::engine::{Engine, EngineConfig, Input, JobId, Never, Reply};
 use crate::model::effect::Done;
 use crate::model::event::{OrderedSet, Tags};
 use crate::model::record::Record;
@@ -68,6 +68,11 @@ impl Recorder {
         }
     }
 
+    /// A reply that the engine had at once: in the trace, an input like those that come later.
+    pub fn record_reply(&mut self, job: JobId, reply: &Reply, now: Now) {
+        self.record(&reply.clone().into_input(job), now);
+    }
+
     /// What was written so far is on its way to the file: a crash loses what was not.
     pub fn flush(&mut self) {
         let flushed = self.out.flush();
@@ -115,7 +120,7 @@ pub fn replay(trace: &[u8], compile: &dyn Fn(&[RuleText]) -> Arc<RuleSet>) -> Re
             Line::Input(input, now) => (input, now),
         };
         let engine = engine.get_or_insert_with(|| Engine::new(config.clone(), Arc::default()));
-        engine.handle(input, now);
+        engine.handle(input, now, &mut Never);
         while let Some(output) = engine.poll_output() {
             outputs.push(format!("{output:?}"));
         }
@@ -483,7 +488,7 @@ mod tests {
         for (n, input) in [inputs().remove(0), Input::StopQueue, Input::Tick].into_iter().enumerate() {
             let now = Duration::from_micros(n as u64);
             recorder.record(&input, now);
-            engine.handle(input, now);
+            engine.handle(input, now, &mut Never);
             while let Some(output) = engine.poll_output() {
                 expected.push(format!("{output:?}"));
             }

@@ -198,10 +198,10 @@ impl FollowUps {
 impl Shell {
     /// Watches again what an earlier daemon watched.
     pub(super) fn restore_watches(&mut self) {
-        for id in self.watches.take_old() {
+        for id in self.world.watches.take_old() {
             let device = self.sysfs.device_of_id(&id).and_then(|devpath| self.sysfs.device(&devpath));
             let Some(devnode) = device.and_then(|d| d.devnode) else { continue };
-            if let Err(error) = self.watches.add_watch(&id, devnode.as_bstr()) {
+            if let Err(error) = self.world.watches.add_watch(&id, devnode.as_bstr()) {
                 log::debug!("Cannot watch {devnode} again: {error}");
             }
         }
@@ -227,7 +227,7 @@ impl Shell {
                     devnode: path(self.roots.locate(&devnode)),
                     syspath: path(self.sysfs.path(&device.devpath)),
                 };
-                let follow_up = self.follow_ups.begin(Some(device.devpath.clone()));
+                let follow_up = self.world.follow_ups.begin(Some(device.devpath.clone()));
                 self.mark_queue();
                 let caller = Caller::ReRead { devpath: device.devpath, follow_up };
                 self.request_helper(caller, operation, self.now + RE_READ_LIMIT);
@@ -260,14 +260,14 @@ impl Shell {
             |devpath: &BString| self.sysfs.path(devpath).into_os_string().into_encoded_bytes().into();
         let syspaths = devpaths.iter().map(syspath).collect();
         let operation = Operation::Trigger { text: action.into(), syspaths };
-        let follow_up = self.follow_ups.begin(None);
+        let follow_up = self.world.follow_ups.begin(None);
         self.mark_queue();
         self.request_helper(Caller::Trigger { follow_up }, operation, self.now + RE_READ_LIMIT);
     }
 
     /// The events that it caused are in the queue before anyone calls it through.
     pub(super) fn end_follow_up(&mut self, number: u64) {
-        self.follow_ups.end(number);
+        self.world.follow_ups.end(number);
         self.inbox.push_back(Input::DiskMayBeFree);
         self.intake.set_ready();
     }

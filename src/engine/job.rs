@@ -6,7 +6,7 @@
 //! SYNTH_UUID that the queue swallowed); a job that is dropped leaves nothing to undo in here.
 
 use super::queue::{EntryId, Ready, Swallowed};
-use super::{EngineConfig, JobId, JobStatus, Output};
+use super::{EngineConfig, Input, JobId, JobStatus, Output};
 use crate::model::device::{is_interface_name, last_component};
 use crate::model::effect::{Done, Effect, NodeChange, Sticky};
 use crate::model::event::OrderedSet;
@@ -42,11 +42,22 @@ pub enum Step {
 }
 
 /// How a request went.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Reply {
     Answer(Answer),
     Done(Done),
     Ran,
+}
+
+impl Reply {
+    /// The reply as it comes from outside.
+    pub fn into_input(self, job: JobId) -> Input {
+        match self {
+            Reply::Answer(answer) => Input::Answer { job, answer },
+            Reply::Done(done) => Input::Performed { job, done },
+            Reply::Ran => Input::Ran { job },
+        }
+    }
 }
 
 /// What the job was given by its engine for the rules.

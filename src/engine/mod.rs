@@ -1,8 +1,13 @@
 //! The logic, without I/O: which event may run now ([`queue`]), what comes next in it ([`job`]).
 //!
 //! Contract: after every [`Engine::handle`], drain [`Engine::poll_output`] until None before the
-//! next input; while [`Engine::can_start`], give [`Input::Start`] sooner or later; every [`Output::Ask`], [`Output::Perform`] and [`Output::Run`] is replied to exactly
-//! once, at once or later; wake up at [`Engine::poll_timeout`] with [`Input::Tick`].
+//! next input; while [`Engine::can_start`], give [`Input::Start`] sooner or later; every [`Output::Ask`],
+//! [`Output::Perform`] and [`Output::Run`] is replied to exactly once, at once or later; wake up at
+//! [`Engine::poll_timeout`] with [`Input::Tick`].
+//!
+//! Most requests need no waiting. So that these cost no trip through the loop, [`Engine::handle`] is lent
+//! somebody who may reply [`AtOnce`]; with [`Never`] all of them come out. The engine decides the same in
+//! both cases.
 
 pub mod job;
 pub mod queue;
@@ -16,7 +21,8 @@ use crate::rules::program::RuleSet;
 use crate::rules::specialise::Programs;
 use crate::rules::{Answer, Ask};
 use bstr::BString;
-use job::{Job, Reply, RulesContext, Step};
+pub use job::Reply;
+use job::{Job, RulesContext, Step};
 use queue::{Inserted, Queue};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -80,6 +86,31 @@ pub enum Output {
     Log { level: log::Level, text: String },
 }
 
+/// What became of a request that could be had at once.
+#[derive(Debug)]
+pub enum Tried {
+    Replied(Reply),
+    /// It was taken, and the reply comes as an [`Input`].
+    Taken,
+    /// It comes out as an output.
+    Refused(Output),
+}
+
+/// Replies to requests within [`Engine::handle`].
+pub trait AtOnce {
+    /// Tries a request of a job; `event` is what [`Engine::event`] would say.
+    fn attempt(&mut self, event: &Event, request: Output) -> Tried;
+}
+
+/// Nobody replies at once.
+pub struct Never;
+
+impl AtOnce for Never {
+    fn attempt(&mut self, _event: &Event, request: Output) -> Tried {
+        Tried::Refused(request)
+    }
+}
+
 /// Settings that change how events are handled.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
@@ -132,13 +163,19 @@ pub struct Counters {
     pub duplicates: u64,
 }
 
+/// How far a job came.
+enum Progress {
+    Stands,
+    Ended,
+}
+
 /// See the module.
 pub struct Engine {
     config: EngineConfig,
     programs: Programs,
     globals: Arc<Properties>,
     queue: Queue,
-    jobs: HashMap<JobId, Job, BuildFnv>,
+    jobs: HashMap<JobId, Box<Job>, BuildFnv>,
     timers: BTreeSet<(Now, JobId)>,
     outputs: VecDeque<Output>,
     counters: Counters,
@@ -180,13 +217,13 @@ impl Engine {
     }
 
     /// Takes one input.
-    pub fn handle(&mut self, input: Input, now: Now) {
+    pub fn handle(&mut self, input: Input, now: Now, at_once: &mut dyn AtOnce) {
         match input {
             Input::Uevent(uevent) => self.insert(uevent, now),
-            Input::Start => self.start_one(now),
-            Input::Answer { job, answer } => self.reply(job, Reply::Answer(answer), now),
-            Input::Performed { job, done } => self.reply(job, Reply::Done(done), now),
-            Input::Ran { job } => self.reply(job, Reply::Ran, now),
+            Input::Start => self.start_one(now, at_once),
+            Input::Answer { job, answer } => self.reply(job, Reply::Answer(answer), now, at_once),
+            Input::Performed { job, done } => self.reply(job, Reply::Done(done), now, at_once),
+            Input::Ran { job } => self.reply(job, Reply::Ran, now, at_once),
             Input::DiskMayBeFree => self.retry_locks(now),
             Input::Rules(rules) => self.programs = Programs::new(rules),
             Input::StopQueue => self.stopped = true,
@@ -195,7 +232,7 @@ impl Engine {
             Input::Exit => self.exit(),
             Input::Tick => {}
         }
-        self.wake(now);
+        self.wake(now, at_once);
         self.tell_busy();
     }
 
@@ -211,7 +248,7 @@ impl Engine {
 
     /// The event of a running job: what children get as environment, what builtins read.
     pub fn event(&self, job: JobId) -> Option<&Event> {
-        self.jobs.get(&job).map(Job::event)
+        self.jobs.get(&job).map(|j| j.event())
     }
 
     /// When work on a job began: the time budget of its programs counts from here.
@@ -247,7 +284,7 @@ impl Engine {
 
     /// Running jobs in the order they started.
     pub fn status(&self) -> Vec<JobStatus> {
-        let mut jobs: Vec<JobStatus> = self.jobs.values().map(Job::status).collect();
+        let mut jobs: Vec<JobStatus> = self.jobs.values().map(|j| j.status()).collect();
         jobs.sort_by_key(|j| j.job);
         jobs
     }
@@ -304,10 +341,10 @@ impl Engine {
         }
     }
 
-    fn wake(&mut self, now: Now) {
+    fn wake(&mut self, now: Now, at_once: &mut dyn AtOnce) {
         while let Some(&(at, id)) = self.timers.first().filter(|&&(at, _)| at <= now) {
             self.timers.remove(&(at, id));
-            self.drive(id, now);
+            self.drive(id, now, at_once);
         }
     }
 
@@ -316,34 +353,58 @@ impl Engine {
         !self.stopped && !self.exiting && self.jobs.len() < Engine::MAX_JOBS && self.queue.has_ready()
     }
 
-    fn start_one(&mut self, now: Now) {
+    fn start_one(&mut self, now: Now, at_once: &mut dyn AtOnce) {
         if !self.can_start() {
             return;
         }
         let Some(ready) = self.queue.take_ready() else { return };
         let id = JobId(self.next_job);
         self.next_job += 1;
-        self.jobs.insert(id, Job::new(id, ready, now));
-        self.drive(id, now);
+        let mut job = Box::new(Job::new(id, ready, now));
+        // Most jobs end here and are never looked up.
+        match self.advance(&mut job, now, at_once) {
+            Progress::Stands => drop(self.jobs.insert(id, job)),
+            Progress::Ended => self.ended(&job),
+        }
     }
 
-    fn reply(&mut self, id: JobId, reply: Reply, now: Now) {
+    fn reply(&mut self, id: JobId, reply: Reply, now: Now, at_once: &mut dyn AtOnce) {
         let Some(job) = self.jobs.get_mut(&id) else { return };
         self.outputs.extend(job.reply(reply, now));
-        self.drive(id, now);
+        self.drive(id, now, at_once);
     }
 
-    fn drive(&mut self, id: JobId, now: Now) {
-        let Some(job) = self.jobs.get_mut(&id) else { return };
+    fn drive(&mut self, id: JobId, now: Now, at_once: &mut dyn AtOnce) {
+        let Some(mut job) = self.jobs.remove(&id) else { return };
+        match self.advance(&mut job, now, at_once) {
+            Progress::Stands => drop(self.jobs.insert(id, job)),
+            Progress::Ended => self.ended(&job),
+        }
+    }
+
+    /// Goes on with a job as far as it can go.
+    fn advance(&mut self, job: &mut Job, now: Now, at_once: &mut dyn AtOnce) -> Progress {
         loop {
             match job.step(&self.config, now) {
-                Step::Request(output) => return self.outputs.push_back(output),
+                // What was put out before comes first.
+                Step::Request(output) if !self.outputs.is_empty() => {
+                    self.outputs.push_back(output);
+                    return Progress::Stands;
+                }
+                Step::Request(output) => match at_once.attempt(job.event(), output) {
+                    Tried::Replied(reply) => self.outputs.extend(job.reply(reply, now)),
+                    Tried::Taken => return Progress::Stands,
+                    Tried::Refused(output) => {
+                        self.outputs.push_back(output);
+                        return Progress::Stands;
+                    }
+                },
                 Step::Tell(outputs) => self.outputs.extend(outputs),
                 Step::WaitUntil(at) => {
-                    self.timers.insert((at, id));
-                    return;
+                    self.timers.insert((at, job.id));
+                    return Progress::Stands;
                 }
-                Step::Waiting => return,
+                Step::Waiting => return Progress::Stands,
                 Step::WantRules => job.give_rules(RulesContext {
                     program: self.programs.for_event(job.event()),
                     config: EvalConfig {
@@ -352,16 +413,20 @@ impl Engine {
                         in_initrd: self.config.in_initrd,
                     },
                 }),
-                Step::Finished => return self.end(id),
+                Step::Finished => return Progress::Ended,
             }
         }
     }
 
     fn end(&mut self, id: JobId) {
         if let Some(job) = self.jobs.remove(&id) {
-            self.queue.finish(job.entry);
-            self.counters.finished += 1;
+            self.ended(&job);
         }
+    }
+
+    fn ended(&mut self, job: &Job) {
+        self.queue.finish(job.entry);
+        self.counters.finished += 1;
     }
 
     fn tell_busy(&mut self) {
