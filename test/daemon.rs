@@ -322,6 +322,88 @@ fn lost_events_are_made_up_for() {
     });
 }
 
+/// What of an earlier run is left of devices: record, tag, claim, symlinks.
+fn leave(id: &str, node: &str, number_link: &str) {
+    use std::os::unix::fs::symlink;
+    for folder in ["/run/udev/data", "/run/udev/tags/left", "/run/t/dev/block", "/run/t/dev/char"] {
+        std::fs::create_dir_all(folder).expect("made");
+    }
+    let claims = format!("/run/udev/links/by-{node}");
+    std::fs::create_dir_all(&claims).expect("made");
+    std::fs::write(format!("/run/udev/data/{id}"), format!("S:by-{node}\nE:A=1\nG:left\nV:1\n"))
+        .expect("written");
+    std::fs::write(format!("/run/udev/tags/left/{id}"), "").expect("written");
+    symlink(format!("0:/dev/{node}"), format!("{claims}/{id}")).expect("made");
+    symlink(node, format!("/run/t/dev/by-{node}")).expect("made");
+    symlink(format!("../{node}"), format!("/run/t/dev/{number_link}")).expect("made");
+}
+
+fn is_left(id: &str) -> [bool; 2] {
+    [format!("/run/udev/data/{id}"), format!("/run/udev/tags/left/{id}")]
+        .map(|path| Path::new(&path).exists())
+}
+
+#[test]
+fn what_devices_left_that_vanished_while_no_daemon_ran_is_removed_at_the_start() {
+    isolated("what_devices_left_that_vanished_while_no_daemon_ran_is_removed_at_the_start", || {
+        leave("b250:250", "gone", "block/250:250");
+        leave("c1:3", "null", "char/1:3");
+        let named = ["n1", "n4711", "+platform:no-such-device", "+module:no-such-module", "+unheard:of"];
+        for id in named {
+            std::fs::write(format!("/run/udev/data/{id}"), "E:A=1\nG:left\nV:1\n").expect("written");
+            std::fs::write(format!("/run/udev/tags/left/{id}"), "").expect("written");
+        }
+        let child = start(&["--dev-dir=/run/t/dev"]);
+        for id in ["b250:250", "n4711", "+platform:no-such-device", "+module:no-such-module"] {
+            wait_for(id, || (is_left(id) == [false; 2]).then_some(()));
+        }
+        let links = ["/run/t/dev/by-gone", "/run/t/dev/block/250:250", "/run/udev/links/by-gone/b250:250"];
+        for link in links {
+            wait_for(link, || std::fs::symlink_metadata(link).is_err().then_some(()));
+        }
+        // What is there stays, and what nobody can know of.
+        for id in ["c1:3", "n1", "+unheard:of"] {
+            assert_eq!(is_left(id), [true; 2], "{id}");
+        }
+        for link in ["/run/t/dev/by-null", "/run/t/dev/char/1:3", "/run/udev/links/by-null/c1:3"] {
+            assert!(std::fs::symlink_metadata(link).is_ok(), "{link}");
+        }
+        run(&format!("kill -TERM {}", child.id()));
+        assert!(ended(child).success());
+    });
+}
+
+#[test]
+fn four_thousand_devices_are_looked_at_in_slices() {
+    isolated("four_thousand_devices_are_looked_at_in_slices", || {
+        use std::os::unix::fs::symlink;
+        let sys = Path::new("/run/t/sys");
+        std::fs::create_dir_all(sys.join("class/c")).expect("made");
+        std::fs::create_dir_all("/run/t/dev").expect("made");
+        const DEVICES: usize = 4000;
+        for n in 0..DEVICES {
+            let device = sys.join(format!("devices/d{n}"));
+            std::fs::create_dir_all(&device).expect("made");
+            std::fs::write(device.join("uevent"), "").expect("made");
+            symlink(format!("../../devices/d{n}"), sys.join(format!("class/c/d{n}"))).expect("made");
+            symlink("../../class/c", device.join("subsystem")).expect("made");
+        }
+        let child = start(&["--sys-dir=/run/t/sys", "--dev-dir=/run/t/dev"]);
+        run("rm -r /run/udev/data");
+        // An event shows that the folder is gone.
+        run("ip link add a0 type veth peer name a1");
+        let is_triggered = |n: usize| {
+            let file = sys.join(format!("devices/d{n}/uevent"));
+            std::fs::read(file).is_ok_and(|text| text == b"add").then_some(())
+        };
+        (0..DEVICES).for_each(|n| wait_for("the trigger", || is_triggered(n)));
+        let turn = status().turns.longest_turn_usec;
+        assert!(turn < 60_000, "the longest turn took {turn} us");
+        run(&format!("kill -TERM {}", child.id()));
+        assert!(ended(child).success());
+    });
+}
+
 #[test]
 fn a_removed_folder_is_made_anew_with_all_that_was_in_it() {
     isolated("a_removed_folder_is_made_anew_with_all_that_was_in_it", || {

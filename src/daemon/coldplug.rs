@@ -4,17 +4,16 @@
 //! events of the last are in the queue: so a machine of any size never overruns the socket.
 //!
 //! Must stay true: after a loss nobody knows which events are missing, so every device that is there is
-//! looked at once more, and every one that is not is announced as gone; both come to an end however
-//! small the buffer is (batches shrink when what we trigger is lost itself) and however much the
-//! machine has to say.
+//! looked at once more ([`super::resync`]); it comes to an end however small the buffer is (batches shrink
+//! when what we trigger is lost itself) and however much the machine has to say.
 
+use super::resync::Resync;
 use super::shell::{Caller, Shell};
-use crate::engine::Input;
 use crate::helper::operations::{MAX_MESSAGE, Operation, Reply};
-use crate::model::{DeviceId, Now, SeqNum};
+use crate::model::{Now, SeqNum};
 use crate::world::enumerate::{Enumerator, Filter, Kind};
 use bstr::BString;
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Subsystems that systemd's unit lets go first.
@@ -45,7 +44,7 @@ const GENERATIONS: u8 = 4;
 
 /// What is written to the `uevent` file of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Action {
+pub(super) enum Action {
     Add,
     Change,
 }
@@ -139,7 +138,13 @@ impl Coldplug {
         [self.resync_at, next].into_iter().flatten().min()
     }
 
-    fn add(&mut self, wanted: impl IntoIterator<Item = (Action, BString)>) {
+    /// Syspaths that wait to be triggered.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &BString> {
+        self.waiting.iter().map(|(_, path)| path)
+    }
+
+    /// Has these triggered, in this order.
+    pub(super) fn add(&mut self, wanted: impl IntoIterator<Item = (Action, BString)>) {
         self.started = true;
         self.through = None;
         self.waiting.extend(wanted);
@@ -205,12 +210,15 @@ impl Shell {
         if !self.coldplug.started {
             return true;
         }
+        if self.resync.is_scanning() {
+            return false;
+        }
         let open = Reached { event: self.engine.oldest(), follow_up: self.world.follow_ups.oldest() };
         let newest = Reached { event: self.engine.newest(), follow_up: self.world.follow_ups.newest() };
         self.coldplug.is_through(open, newest)
     }
 
-    fn syspath(&self, devpath: &[u8]) -> BString {
+    pub(super) fn syspath(&self, devpath: &[u8]) -> BString {
         self.sysfs.path(devpath).into_os_string().into_encoded_bytes().into()
     }
 
@@ -228,14 +236,15 @@ impl Shell {
     /// The next batch, if the time has come for it.
     pub(super) fn go_on_with_coldplug(&mut self) {
         if self.exiting {
-            self.coldplug = Coldplug::default();
+            (self.coldplug, self.resync) = (Coldplug::default(), Resync::default());
             return;
         }
         let is_read = self.inbox.is_empty() && !self.intake.is_ready();
         let waiting = self.engine.queue_len().0;
         if self.coldplug.is_resync_due(self.now, is_read && waiting == 0) {
-            self.resync();
+            self.start_scan();
         }
+        self.go_on_with_resync(is_read);
         if self.coldplug.in_flight {
             return;
         }
@@ -261,87 +270,6 @@ impl Shell {
             other => log::error!("Cannot trigger devices: {other:?}"),
         }
     }
-
-    /// Triggers all devices that are there: an `add` for those that have no record, a `change` for the
-    /// others. Those that have left nothing but a record are removed.
-    fn resync(&mut self) {
-        let found =
-            Enumerator::new(&self.sysfs, &self.roots.run).enumerate(Kind::All, &Filter::default(), &[]);
-        let waiting: HashSet<BString> = self.coldplug.waiting.iter().map(|(_, path)| path.clone()).collect();
-        let mut present: HashSet<DeviceId> = HashSet::new();
-        let mut wanted = Vec::new();
-        for one in found {
-            let device = self.sysfs.device_at(one.devpath);
-            let id = device.id();
-            let is_known = id.as_ref().is_some_and(|id| self.world.database.has_record(id));
-            let syspath = self.syspath(&device.devpath);
-            if !waiting.contains(&syspath) {
-                wanted.push((if is_known { Action::Change } else { Action::Add }, syspath));
-            }
-            // The kernel's own events of a bus say otherwise than sysfs does (interop.md 1.2).
-            present.extend(
-                device
-                    .devpath
-                    .starts_with(b"/bus/")
-                    .then(|| DeviceId::Named { subsystem: "bus".into(), sysname: device.sysname.clone() }),
-            );
-            present.extend(id);
-        }
-        let known = self.world.database.known();
-        let gone: Vec<DeviceId> = known.filter(|id| !present.contains(id)).cloned().collect();
-        let mut number = self.engine.newest().unwrap_or(SeqNum(1));
-        let mut dropped = 0;
-        for id in gone {
-            let removal = self.engine.free_below(number).and_then(|free| {
-                number = free;
-                self.world.database.removal(&id, free)
-            });
-            match removal {
-                // Only some of what has a name and no number is in any list.
-                Some(removal) if is_unlisted(&id) && self.sysfs.exists(&removal.devpath, b"uevent") => {
-                    continue;
-                }
-                Some(removal) => self.inbox.push_back(Input::Uevent(removal)),
-                None if is_unlisted(&id) && !self.is_listed_subsystem(&id) => continue,
-                None => self.drop_device(&id),
-            }
-            dropped += 1;
-        }
-        log::warn!("Looked at all devices: {} are triggered, {dropped} are gone", wanted.len());
-        self.coldplug.add(wanted);
-    }
-
-    /// Whether devices of this subsystem are in a list, so that one that is in none is gone.
-    fn is_listed_subsystem(&self, id: &DeviceId) -> bool {
-        let DeviceId::Named { subsystem, .. } = id else { return true };
-        [&b"/bus"[..], b"/class"].iter().any(|folder| self.sysfs.exists(folder, subsystem))
-    }
-
-    /// The device is gone, and all that is known of it is what an earlier daemon has left behind: that
-    /// goes too.
-    fn drop_device(&mut self, id: &DeviceId) {
-        self.world.watches.drop_watch(id);
-        let world = &mut self.world;
-        let dropped = world.database.read_record(id).and_then(|record| {
-            let record = record.unwrap_or_default();
-            let released: Vec<BString> = record.links.iter().map(|link| link.to_owned()).collect();
-            for error in world.claims.apply(id, b"", 0, &released, &[]) {
-                log::warn!("{error}");
-            }
-            world.database.remove_tags(id, &record.tags)?;
-            world.database.remove_record(id)
-        });
-        if let Err(error) = dropped {
-            log::warn!("Cannot drop what {id} has left behind: {error}");
-        }
-        if let DeviceId::Net(ifindex) = id {
-            self.links.table.forget(*ifindex);
-        }
-    }
-}
-
-fn is_unlisted(id: &DeviceId) -> bool {
-    matches!(id, DeviceId::Named { .. })
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ pub mod options;
 pub mod perform;
 pub mod readiness;
 pub mod reload;
+pub mod resync;
 pub mod shell;
 pub mod slow;
 pub mod source;

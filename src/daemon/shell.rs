@@ -16,6 +16,7 @@ use super::leftovers::Leftovers;
 use super::links::{Answered, Links};
 use super::readiness::Readiness;
 use super::reload::Rules;
+use super::resync::Resync;
 use super::source::{Source, Sources};
 use super::status::StatusServer;
 use super::task::{Fact, Task, World};
@@ -81,6 +82,7 @@ pub struct Shell {
     pub signals: Option<SignalFd>,
     pub rules: Rules,
     pub coldplug: Coldplug,
+    pub resync: Resync,
     pub readiness: Readiness,
     pub leftovers: Leftovers,
     pub recorder: Option<Recorder>,
@@ -221,6 +223,7 @@ impl Shell {
             || self.children.has_unread()
             || self.links.is_ready()
             || self.world.watches.is_ready()
+            || self.resync_has_work()
             || self.control.as_ref().is_some_and(Control::has_unread);
         if busy {
             return Some(Duration::ZERO);
@@ -232,6 +235,7 @@ impl Shell {
             self.links.timeout(),
             self.readiness.timeout(),
             self.coldplug.timeout(),
+            self.resync.timeout(),
             self.leftovers.timeout(),
             self.control.as_ref().and_then(|c| c.listener().timeout()),
             self.status.as_ref().and_then(|s| s.listener().timeout()),

@@ -12,6 +12,7 @@ use super::links::Links;
 use super::options::CommandLine;
 use super::readiness::Readiness;
 use super::reload::Rules;
+use super::resync::Resync;
 use super::shell::{QueueFile, Shell, Stats, children_max};
 use super::source::Sources;
 use super::status::{self, StatusServer};
@@ -359,6 +360,7 @@ fn assemble(
         signals: Some(signals),
         rules,
         coldplug: Coldplug::default(),
+        resync: Resync::default(),
         readiness,
         leftovers: Leftovers::new(&line.roots),
         recorder,
@@ -379,6 +381,7 @@ fn assemble(
     };
     shell.set_up_static_nodes();
     shell.restore_watches();
+    shell.look_for_leftovers();
     if line.coldplug {
         shell.start_coldplug();
     }

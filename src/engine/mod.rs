@@ -14,7 +14,7 @@ pub mod queue;
 
 use crate::model::effect::{Done, Effect};
 use crate::model::event::BuildFnv;
-use crate::model::{Event, Now, Properties, SeqNum, Uevent};
+use crate::model::{DeviceId, Event, Now, Properties, SeqNum, Uevent};
 use crate::rules::eval::EvalConfig;
 use crate::rules::outcome::RunItem;
 use crate::rules::program::RuleSet;
@@ -275,6 +275,11 @@ impl Engine {
     /// ourselves.
     pub fn free_below(&self, limit: SeqNum) -> Option<SeqNum> {
         (1..limit.0).rev().map(SeqNum).find(|&number| !self.queue.contains(number))
+    }
+
+    /// Whether an event of this device waits or runs.
+    pub fn has_event_of(&self, id: &DeviceId) -> bool {
+        self.queue.has_event_of(id)
     }
 
     /// What was done since the start.

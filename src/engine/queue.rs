@@ -15,8 +15,8 @@
 use crate::model::device::{last_component, parse_u32};
 use crate::model::event::{BuildFnv, Fnv};
 use crate::model::properties::Property;
-use crate::model::{Action, Now, Properties, SeqNum, Uevent};
-use bstr::BString;
+use crate::model::{Action, DeviceId, Now, Properties, SeqNum, Uevent};
+use bstr::{BString, ByteSlice};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::hash::Hasher;
 
@@ -311,6 +311,11 @@ impl Queue {
         self.seqnums.contains_key(&seqnum)
     }
 
+    /// Whether an event of this device waits or runs; perhaps, where two drivers of one name are concerned.
+    pub fn has_event_of(&self, id: &DeviceId) -> bool {
+        self.last.contains_key(&key_of_id(id))
+    }
+
     /// Number of events that have not started.
     pub fn waiting(&self) -> usize {
         self.entries.len() - self.running
@@ -349,6 +354,27 @@ fn number_key(kind: u8, a: u32, b: u32) -> u64 {
     hasher.finish()
 }
 
+/// The key of a name, as [`id_key`] makes it: of drivers the bus is left out.
+fn key_of_id(id: &DeviceId) -> u64 {
+    match id {
+        DeviceId::Block(number) => number_key(b'b', number.major, number.minor),
+        DeviceId::Char(number) => number_key(b'c', number.major, number.minor),
+        DeviceId::Net(ifindex) => number_key(b'n', ifindex.0, 0),
+        DeviceId::Named { subsystem, sysname } => {
+            let bus = sysname.find_byte(b':').filter(|_| subsystem == "drivers");
+            name_key(subsystem, &sysname[bus.map_or(0, |at| at + 1)..])
+        }
+    }
+}
+
+fn name_key(subsystem: &[u8], name: &[u8]) -> u64 {
+    let mut hasher = Fnv::default();
+    hasher.write(b"+");
+    hasher.write(subsystem);
+    hasher.write(name);
+    hasher.finish()
+}
+
 /// What [`Device::id`] says, without making its text.
 fn id_key(uevent: &Uevent) -> u64 {
     let number = |name: &str| uevent.properties.get(name).and_then(|v| parse_u32(v)).filter(|n| *n > 0);
@@ -359,12 +385,8 @@ fn id_key(uevent: &Uevent) -> u64 {
     if let Some(ifindex) = number("IFINDEX") {
         return number_key(b'n', ifindex, 0);
     }
-    let mut hasher = Fnv::default();
-    hasher.write(b"+");
-    hasher.write(&uevent.subsystem);
     // Drivers of one name on two buses share a key, which does no harm.
-    hasher.write(last_component(&uevent.devpath));
-    hasher.finish()
+    name_key(&uevent.subsystem, last_component(&uevent.devpath))
 }
 
 fn keys(uevent: &Uevent) -> Keys {
@@ -491,6 +513,34 @@ mod tests {
         }
         assert_eq!(ready(&mut queue), [1, 2, 3]);
         assert_eq!(queue.insert(uevent(2, "add", "/devices/y", &[]), now()), Inserted::Duplicate);
+    }
+
+    #[test]
+    fn whether_a_device_has_an_event_is_known_by_its_id() {
+        let block = [("SUBSYSTEM", "block"), ("MAJOR", "8"), ("MINOR", "0")];
+        let char = [("SUBSYSTEM", "tty"), ("MAJOR", "4"), ("MINOR", "1")];
+        let net = [("SUBSYSTEM", "net"), ("IFINDEX", "3")];
+        for (id, devpath, extra) in [
+            ("b8:0", "/devices/a/sda", &block[..]),
+            ("c4:1", "/devices/a/tty1", &char),
+            ("n3", "/devices/a/eth0", &net),
+            ("+test:a!b", "/devices/a!b", &[]),
+            ("+drivers:pci:ahci", "/bus/pci/drivers/ahci", &[("SUBSYSTEM", "drivers")]),
+        ] {
+            let id = DeviceId::parse(id.as_bytes()).unwrap();
+            let mut queue = Queue::new(99);
+            let event = uevent(1, "remove", devpath, extra);
+            let device =
+                crate::model::Device::new(event.devpath.clone(), event.subsystem.clone(), &event.properties);
+            assert_eq!(device.id().as_ref(), Some(&id));
+            assert!(!queue.has_event_of(&id));
+            queue.insert(event, now());
+            assert!(queue.has_event_of(&id), "{id}");
+            let running = queue.take_ready().unwrap();
+            assert!(queue.has_event_of(&id), "{id} runs");
+            queue.finish(running.entry);
+            assert!(!queue.has_event_of(&id));
+        }
     }
 
     #[test]

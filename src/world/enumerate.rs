@@ -135,7 +135,7 @@ impl<'a> Enumerator<'a> {
             (_, [_, ..]) => {
                 filter.parents.iter().for_each(|parent| self.crawl(parent.as_ref(), 0, &mut candidates))
             }
-            _ => self.scan(kind, filter, &mut candidates),
+            _ => candidates = Scan::new(kind).run(self.sysfs, filter),
         }
         let mut found = Vec::new();
         for (devpath, subsystem) in candidates.found {
@@ -149,79 +149,6 @@ impl<'a> Enumerator<'a> {
         }
         order(&mut found, prioritized);
         found
-    }
-
-    fn scan(&self, kind: Kind, filter: &Filter, candidates: &mut Candidates) {
-        if kind != Kind::Subsystems {
-            self.scan_devices(filter, candidates);
-        }
-        if kind != Kind::Devices {
-            self.scan_subsystems(filter, candidates);
-        }
-    }
-
-    /// `/sys/bus/*/devices/*` and `/sys/class/*/*`, with all devices above them: hosts and the like
-    /// are in no list.
-    fn scan_devices(&self, filter: &Filter, candidates: &mut Candidates) {
-        for (folder, below) in [(&b"/bus/"[..], &b"/devices"[..]), (b"/class/", b"")] {
-            for subsystem in self.sysfs.list(folder, b"") {
-                if !filter.wants_subsystem(&subsystem) {
-                    continue;
-                }
-                let folder = [folder, &subsystem, below].concat();
-                for name in self.sysfs.list(&folder, b"") {
-                    let Some(devpath) = self.sysfs.resolve(&[&folder, &b"/"[..], &name].concat()) else {
-                        continue;
-                    };
-                    if !candidates.seen.contains(&devpath) && self.sysfs.is_device(&devpath) {
-                        candidates.add(devpath, Some(subsystem.clone()));
-                    }
-                }
-            }
-        }
-        let listed = candidates.found.len();
-        for index in 0..listed {
-            let mut devpath = candidates.found[index].0.clone();
-            while let Some(parent) = self.sysfs.parent(&devpath) {
-                if !candidates.add(parent.clone(), None) {
-                    break;
-                }
-                devpath = parent;
-            }
-        }
-    }
-
-    /// `/sys/module/*` with a `uevent` file, `/sys/bus/*`, the drivers in `/sys/bus/*/drivers` and, if there
-    /// are any, that directory.
-    fn scan_subsystems(&self, filter: &Filter, candidates: &mut Candidates) {
-        let wanted = |name: &str| filter.wants_subsystem(name.as_bytes());
-        if wanted("module") {
-            for name in self.sysfs.list(b"/module", b"") {
-                let devpath = BString::from([b"/module/", name.as_slice()].concat());
-                if self.sysfs.exists(&devpath, b"uevent") {
-                    candidates.add(devpath, Some("module".into()));
-                }
-            }
-        }
-        if !wanted("subsystem") && !wanted("drivers") {
-            return;
-        }
-        for bus in self.sysfs.list(b"/bus", b"") {
-            let bus = BString::from([b"/bus/", bus.as_slice()].concat());
-            let drivers = BString::from([bus.as_slice(), b"/drivers"].concat());
-            candidates.add(bus, Some("subsystem".into()));
-            if !wanted("drivers") {
-                continue;
-            }
-            let names = self.sysfs.list(&drivers, b"");
-            for name in &names {
-                let driver = [drivers.as_slice(), b"/", name].concat();
-                candidates.add(driver.into(), Some("drivers".into()));
-            }
-            if !names.is_empty() {
-                candidates.add(drivers, Some("drivers".into()));
-            }
-        }
     }
 
     /// The devices that have all these tags.
@@ -264,8 +191,160 @@ impl<'a> Enumerator<'a> {
     }
 }
 
+/// A scan of all devices that can stop anywhere: each step takes little time, whatever the size of the
+/// machine.
+#[derive(Debug)]
+pub struct Scan {
+    /// What is left to do, the next at the end.
+    work: Vec<Work>,
+    candidates: Candidates,
+}
+
+#[derive(Debug)]
+enum Work {
+    /// The lists in this folder, `/bus/` or `/class/`; those of buses are in a folder below.
+    Lists {
+        folder: &'static [u8],
+        below: &'static [u8],
+    },
+    /// The list of a subsystem.
+    List {
+        subsystem: BString,
+        folder: Vec<u8>,
+    },
+    /// The rest of that list.
+    Names {
+        subsystem: BString,
+        folder: Vec<u8>,
+        names: std::vec::IntoIter<BString>,
+    },
+    /// The devices above those of the lists, from one of them on: hosts and the like are in no list.
+    Parents {
+        next: usize,
+        listed: usize,
+    },
+    /// `/sys/module/*` with a `uevent` file.
+    Modules,
+    Module {
+        name: BString,
+    },
+    /// `/sys/bus/*`, the drivers in `/sys/bus/*/drivers` and, if there are any, that directory.
+    Buses,
+    Bus {
+        name: BString,
+    },
+}
+
+impl Scan {
+    /// At its beginning.
+    pub fn new(kind: Kind) -> Scan {
+        let mut work = Vec::new();
+        if kind != Kind::Devices {
+            work.extend([Work::Buses, Work::Modules]);
+        }
+        if kind != Kind::Subsystems {
+            work.extend([
+                Work::Parents { next: 0, listed: usize::MAX },
+                Work::Lists { folder: b"/class/", below: b"" },
+                Work::Lists { folder: b"/bus/", below: b"/devices" },
+            ]);
+        }
+        Scan { work, candidates: Candidates::default() }
+    }
+
+    /// One step; false if there was none left. Subsystems that the filter excludes are not listed.
+    pub fn step(&mut self, sysfs: &Sysfs, filter: &Filter) -> bool {
+        let Some(work) = self.work.pop() else { return false };
+        match work {
+            Work::Lists { folder, below } => {
+                let subsystems = sysfs.list(folder, b"").into_iter().rev();
+                let wanted = subsystems.filter(|subsystem| filter.wants_subsystem(subsystem));
+                self.work.extend(wanted.map(|subsystem| {
+                    let folder = [folder, &subsystem, below].concat();
+                    Work::List { subsystem, folder }
+                }));
+            }
+            Work::List { subsystem, folder } => {
+                let names = sysfs.list(&folder, b"").into_iter();
+                self.work.push(Work::Names { subsystem, folder, names });
+            }
+            Work::Names { subsystem, folder, mut names } => {
+                let Some(name) = names.next() else { return true };
+                let devpath = sysfs.resolve(&[&folder, &b"/"[..], &name].concat());
+                if let Some(devpath) = devpath.filter(|path| !self.candidates.seen.contains(path))
+                    && sysfs.is_device(&devpath)
+                {
+                    self.candidates.add(devpath, Some(subsystem.clone()));
+                }
+                self.work.push(Work::Names { subsystem, folder, names });
+            }
+            Work::Parents { next, listed } => {
+                let listed = listed.min(self.candidates.found.len());
+                if next < listed {
+                    self.add_parents(next, sysfs);
+                    self.work.push(Work::Parents { next: next + 1, listed });
+                }
+            }
+            Work::Modules if filter.wants_subsystem(b"module") => {
+                let names = sysfs.list(b"/module", b"").into_iter().rev();
+                self.work.extend(names.map(|name| Work::Module { name }));
+            }
+            Work::Module { name } => {
+                let devpath = BString::from([b"/module/", name.as_slice()].concat());
+                if sysfs.exists(&devpath, b"uevent") {
+                    self.candidates.add(devpath, Some("module".into()));
+                }
+            }
+            Work::Buses if filter.wants_subsystem(b"subsystem") || filter.wants_subsystem(b"drivers") => {
+                let names = sysfs.list(b"/bus", b"").into_iter().rev();
+                self.work.extend(names.map(|name| Work::Bus { name }));
+            }
+            Work::Bus { name } => self.add_bus(&name, sysfs, filter),
+            Work::Modules | Work::Buses => {}
+        }
+        true
+    }
+
+    fn add_parents(&mut self, index: usize, sysfs: &Sysfs) {
+        let mut devpath = self.candidates.found[index].0.clone();
+        while let Some(parent) = sysfs.parent(&devpath) {
+            if !self.candidates.add(parent.clone(), None) {
+                break;
+            }
+            devpath = parent;
+        }
+    }
+
+    fn add_bus(&mut self, name: &[u8], sysfs: &Sysfs, filter: &Filter) {
+        let bus = BString::from([b"/bus/", name].concat());
+        let drivers = BString::from([bus.as_slice(), b"/drivers"].concat());
+        self.candidates.add(bus, Some("subsystem".into()));
+        if !filter.wants_subsystem(b"drivers") {
+            return;
+        }
+        let names = sysfs.list(&drivers, b"");
+        for name in &names {
+            let driver = [drivers.as_slice(), b"/", name].concat();
+            self.candidates.add(driver.into(), Some("drivers".into()));
+        }
+        if !names.is_empty() {
+            self.candidates.add(drivers, Some("drivers".into()));
+        }
+    }
+
+    fn run(mut self, sysfs: &Sysfs, filter: &Filter) -> Candidates {
+        while self.step(sysfs, filter) {}
+        self.candidates
+    }
+
+    /// Devpaths of what was found, in no order.
+    pub fn into_devpaths(self) -> impl Iterator<Item = BString> {
+        self.candidates.found.into_iter().map(|(devpath, _)| devpath)
+    }
+}
+
 /// Devices to look at, each once: devpath, and the subsystem if the scan knows it.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Candidates {
     found: Vec<(BString, Option<BString>)>,
     seen: HashSet<BString>,

@@ -1,0 +1,281 @@
+//! Making sysfs and `/run/udev` agree again, where events did not: after a loss of events all devices are
+//! triggered, and devices that are gone are removed; at the start the latter is done for what vanished
+//! while no daemon ran.
+//!
+//! All of it goes in slices, between which the loop does its other work: with thousands of devices it takes
+//! a good part of a second.
+//!
+//! Must stay true: who is called gone is gone. The world moves on between slices, so what was not found is
+//! looked for by its own name, and once more after a while; and as long as an event of it waits or runs, that
+//! event decides.
+//!
+//! A device of which this daemon has handled an event gets the `remove` that the kernel would have sent:
+//! rules run, listeners are told. Of one that only an earlier daemon knew there is but the record, which
+//! does not say what an announcement must (DEVPATH, SUBSYSTEM): what is left of it goes silently.
+
+use super::coldplug::Action;
+use super::shell::Shell;
+use crate::engine::Input;
+use crate::links::Lookup;
+use crate::model::{DevNum, DeviceId, Now, SeqNum};
+use crate::sys::clock::monotonic;
+use crate::world::enumerate::{self, Filter, Kind, Scan};
+use bstr::{BString, ByteSlice};
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, HashSet};
+use std::time::Duration;
+
+/// How long it goes on in one turn of the loop.
+const SLICE: Duration = Duration::from_millis(1);
+
+/// Between two looks for a device that is not there: longer than the kernel takes from the end of its folder
+/// to its last event.
+const SECOND_LOOK: Duration = Duration::from_millis(100);
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Resync {
+    stage: Stage,
+}
+
+#[derive(Debug, Default)]
+enum Stage {
+    #[default]
+    Idle,
+    /// Which devices are there?
+    Scan(Box<Scan>),
+    /// What is to be triggered, and who is not there?
+    Look(Box<Look>),
+    /// Are these gone?
+    Doubt { ids: Vec<DeviceId>, gone: Vec<DeviceId> },
+    /// These are not there; is an event of them on its way?
+    Wait { until: Now, gone: Vec<DeviceId> },
+    /// These go. Removals are numbered downwards from here.
+    Remove { gone: Vec<DeviceId>, number: SeqNum, removed: usize },
+}
+
+#[derive(Debug)]
+struct Look {
+    found: std::vec::IntoIter<BString>,
+    /// Syspaths that are about to be triggered anyway.
+    waiting: HashSet<BString>,
+    present: HashSet<DeviceId>,
+    wanted: BTreeMap<InOrder, Action>,
+}
+
+/// A devpath, in the order in which devices are triggered.
+#[derive(Debug, PartialEq, Eq)]
+struct InOrder(BString);
+
+impl Ord for InOrder {
+    fn cmp(&self, other: &InOrder) -> Ordering {
+        enumerate::compare(&self.0, &other.0)
+    }
+}
+
+impl PartialOrd for InOrder {
+    fn partial_cmp(&self, other: &InOrder) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Resync {
+    /// Devices are being looked at that will be triggered.
+    pub(super) fn is_scanning(&self) -> bool {
+        matches!(self.stage, Stage::Scan(_) | Stage::Look(_))
+    }
+
+    /// When there is something to do.
+    pub fn timeout(&self) -> Option<Now> {
+        match self.stage {
+            Stage::Wait { until, .. } => Some(until),
+            _ => None,
+        }
+    }
+}
+
+impl Shell {
+    /// Looks at all devices, whatever was under way before.
+    pub(super) fn start_scan(&mut self) {
+        self.resync.stage = Stage::Scan(Box::new(Scan::new(Kind::All)));
+    }
+
+    /// Looks for what devices have left behind that vanished before we came. Events of a file speak of
+    /// devices that nobody has.
+    pub(super) fn look_for_leftovers(&mut self) {
+        if !self.intake.is_finite() {
+            let ids = self.world.database.known().cloned().collect();
+            self.resync.stage = Stage::Doubt { ids, gone: Vec::new() };
+        }
+    }
+
+    /// Whether there is something to do at once.
+    pub(super) fn resync_has_work(&self) -> bool {
+        match self.resync.stage {
+            Stage::Idle | Stage::Wait { .. } => false,
+            Stage::Scan(_) | Stage::Look(_) => true,
+            // The link table says whether a link is there, when it knows.
+            Stage::Doubt { .. } | Stage::Remove { .. } => self.links.is_complete(),
+        }
+    }
+
+    /// The next slice. `is_read`: all uevents that have come are in the queue.
+    pub(super) fn go_on_with_resync(&mut self, is_read: bool) {
+        if let Stage::Wait { until, gone } = &mut self.resync.stage
+            && *until <= self.now
+            && is_read
+        {
+            let number = self.engine.newest().unwrap_or(SeqNum(1));
+            self.resync.stage = Stage::Remove { gone: std::mem::take(gone), number, removed: 0 };
+        }
+        if !self.resync_has_work() {
+            return;
+        }
+        let until = monotonic() + SLICE;
+        while self.resync_has_work() && monotonic() < until {
+            let stage = std::mem::take(&mut self.resync.stage);
+            self.resync.stage = self.resync_step(stage);
+        }
+    }
+
+    fn resync_step(&mut self, stage: Stage) -> Stage {
+        match stage {
+            Stage::Idle | Stage::Wait { .. } => stage,
+            Stage::Scan(mut scan) => match scan.step(&self.sysfs, &Filter::default()) {
+                true => Stage::Scan(scan),
+                false => Stage::Look(Box::new(Look {
+                    found: scan.into_devpaths().collect::<Vec<_>>().into_iter(),
+                    waiting: self.coldplug.waiting().cloned().collect(),
+                    present: HashSet::new(),
+                    wanted: BTreeMap::new(),
+                })),
+            },
+            Stage::Look(mut look) => match look.found.next() {
+                Some(devpath) => {
+                    self.look_at(&mut look, devpath);
+                    Stage::Look(look)
+                }
+                None => self.trigger_all(*look),
+            },
+            Stage::Doubt { mut ids, mut gone } => match ids.pop() {
+                Some(id) => {
+                    if self.is_gone(&id) {
+                        gone.push(id);
+                    }
+                    Stage::Doubt { ids, gone }
+                }
+                None if gone.is_empty() => Stage::Idle,
+                None => Stage::Wait { until: self.now + SECOND_LOOK, gone },
+            },
+            Stage::Remove { mut gone, mut number, mut removed } => {
+                let Some(id) = gone.pop() else {
+                    if removed > 0 {
+                        log::warn!("{removed} devices are gone without an event: they are removed");
+                    }
+                    return Stage::Idle;
+                };
+                let is_known = self.world.database.has_record(&id) && !self.engine.has_event_of(&id);
+                if is_known && self.is_gone(&id) {
+                    self.remove_device(&id, &mut number);
+                    removed += 1;
+                }
+                Stage::Remove { gone, number, removed }
+            }
+        }
+    }
+
+    /// Notes that a device is there, and how to trigger it: an `add` if it has no record, else a `change`.
+    fn look_at(&self, look: &mut Look, devpath: BString) {
+        let device = self.sysfs.device_at(devpath);
+        let id = device.id();
+        let is_known = id.as_ref().is_some_and(|id| self.world.database.has_record(id));
+        // The kernel's own events of a bus say otherwise than sysfs does (interop.md 1.2).
+        if device.devpath.starts_with(b"/bus/") {
+            look.present.insert(DeviceId::Named { subsystem: "bus".into(), sysname: device.sysname.clone() });
+        }
+        look.present.extend(id);
+        if !look.waiting.contains(&self.syspath(&device.devpath)) {
+            let action = if is_known { Action::Change } else { Action::Add };
+            look.wanted.insert(InOrder(device.devpath), action);
+        }
+    }
+
+    fn trigger_all(&mut self, look: Look) -> Stage {
+        log::warn!("Looked at all devices: {} are triggered", look.wanted.len());
+        let wanted = look.wanted.into_iter().map(|(InOrder(devpath), action)| (action, devpath));
+        let wanted: Vec<_> = wanted.map(|(action, devpath)| (action, self.syspath(&devpath))).collect();
+        self.coldplug.add(wanted);
+        let absent = self.world.database.known().filter(|id| !look.present.contains(id));
+        Stage::Doubt { ids: absent.cloned().collect(), gone: Vec::new() }
+    }
+
+    /// Whether there is no such device any more. Where that cannot be told, there is.
+    fn is_gone(&self, id: &DeviceId) -> bool {
+        let by_number = |folder: &[u8], number: &DevNum| {
+            !self.sysfs.exists(folder, number.to_string().as_bytes()) && self.sysfs.exists(folder, b"")
+        };
+        match id {
+            DeviceId::Block(number) => by_number(b"/dev/block", number),
+            DeviceId::Char(number) => by_number(b"/dev/char", number),
+            DeviceId::Net(ifindex) if self.links.is_live() => {
+                !matches!(self.links.table.lookup(*ifindex), Lookup::Known(_))
+            }
+            DeviceId::Net(_) => self.sysfs.device_of_id(id).is_none(),
+            DeviceId::Named { subsystem, .. } => {
+                match self.world.database.removal(id, SeqNum(1)) {
+                    Some(removal) => !self.sysfs.exists(&removal.devpath, b"uevent"),
+                    // Only some of what has a name and no number is in any list.
+                    None => self.is_listed(subsystem) && self.sysfs.device_of_id(id).is_none(),
+                }
+            }
+        }
+    }
+
+    /// Whether devices of this subsystem are in a list, so that one that is in none is gone.
+    fn is_listed(&self, subsystem: &BString) -> bool {
+        let folders = [&b"/bus"[..], b"/class"];
+        matches!(subsystem.as_bytes(), b"module" | b"drivers")
+            || folders.iter().any(|folder| self.sysfs.exists(folder, subsystem))
+    }
+
+    fn remove_device(&mut self, id: &DeviceId, number: &mut SeqNum) {
+        let removal = self.engine.free_below(*number).and_then(|free| {
+            *number = free;
+            self.world.database.removal(id, free)
+        });
+        match removal {
+            Some(removal) => self.inbox.push_back(Input::Uevent(removal)),
+            None => self.drop_device(id),
+        }
+    }
+
+    /// All that is known of the device is what an earlier daemon has left behind: that goes too.
+    fn drop_device(&mut self, id: &DeviceId) {
+        self.world.watches.drop_watch(id);
+        let world = &mut self.world;
+        let dropped = world.database.read_record(id).and_then(|record| {
+            let record = record.unwrap_or_default();
+            let released: Vec<BString> = record.links.iter().map(|link| link.to_owned()).collect();
+            for error in world.claims.apply(id, b"", 0, &released, &[]) {
+                log::warn!("{error}");
+            }
+            world.database.remove_tags(id, &record.tags)?;
+            world.database.remove_record(id)
+        });
+        if let Err(error) = dropped {
+            log::warn!("Cannot drop what {id} has left behind: {error}");
+        }
+        let by_number = match id {
+            DeviceId::Block(number) => self.world.claims.remove_number_link(true, *number),
+            DeviceId::Char(number) => self.world.claims.remove_number_link(false, *number),
+            DeviceId::Net(ifindex) => {
+                self.links.table.forget(*ifindex);
+                Ok(())
+            }
+            DeviceId::Named { .. } => Ok(()),
+        };
+        if let Err(error) = by_number {
+            log::warn!("{error}");
+        }
+    }
+}
