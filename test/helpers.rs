@@ -150,3 +150,23 @@ fn a_lock_taken_by_a_helper_is_ours_until_it_is_closed() {
     bench.request("lock", lock(), LIMIT);
     assert_eq!(bench.reply(), ("lock", Reply::Lock(Ok(DiskLock::NotNeeded))));
 }
+
+#[test]
+fn disks_that_hang_leave_helpers_for_other_work() {
+    use std::os::unix::fs::PermissionsExt;
+    // A helper that never answers.
+    let script = std::env::temp_dir().join(format!("mudev-silent-{}", std::process::id()));
+    std::fs::write(&script, "#!/bin/sh\nexec sleep 1000\n").unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut bench = Bench::new(script.to_str().unwrap());
+    for _ in 0..20 {
+        bench.request("disk", Operation::LockDisk { path: "/dev/none".into() }, LIMIT);
+    }
+    assert_eq!(bench.pool.load(), (5, 15));
+    for working in 6..=8 {
+        bench.request("other", read_attr("/proc/self/comm"), LIMIT);
+        assert_eq!(bench.pool.load(), (working, 15), "it does not wait behind the disks");
+    }
+    drop(bench);
+    std::fs::remove_file(&script).unwrap();
+}

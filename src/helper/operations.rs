@@ -87,6 +87,17 @@ impl Operation {
         }
     }
 
+    /// Whether it opens or closes a disk, and so may wait for that.
+    pub fn is_for_disk(&self) -> bool {
+        matches!(
+            self,
+            Operation::ReReadPartitions { .. }
+                | Operation::LockDisk { .. }
+                | Operation::CloseDisk(_)
+                | Operation::SetReadOnly { .. }
+        )
+    }
+
     /// The open file that goes with the message.
     pub fn passes(&self) -> Option<BorrowedFd<'_>> {
         match self {

@@ -21,6 +21,10 @@ use std::time::Duration;
 /// limit is there because each costs a process.
 const MAX_HELPERS: usize = 8;
 
+/// Helpers that work for disks at one time. All disks behind one controller hang together, and other work
+/// must not wait for them.
+const MAX_DISK_HELPERS: usize = 5;
+
 /// Requests that wait for a helper. Beyond it a request is answered [`Reply::Died`] at once: each job
 /// asks for one thing at a time, so this is more than jobs can be.
 const MAX_WAITING: usize = 4096;
@@ -81,6 +85,8 @@ struct Helper<C> {
     socket: OwnedFd,
     /// Who waits for the reply, until when.
     work: Option<(C, Now)>,
+    /// That work is for a disk.
+    has_disk: bool,
     idle_since: Now,
 }
 
@@ -147,7 +153,7 @@ impl<C> Pool<C> {
 
     /// Gives waiting requests to idle or new helpers.
     fn assign(&mut self, now: Now, register: &dyn Register) {
-        while !self.waiting.is_empty() {
+        while let Some(next) = self.next_request() {
             let idle = self.helpers.iter().find(|(_, h)| h.work.is_none()).map(|(&id, _)| id);
             let id = match idle {
                 Some(id) => id,
@@ -157,8 +163,9 @@ impl<C> Pool<C> {
                     Err(error) => return self.no_helper(&error),
                 },
             };
-            let Some(request) = self.waiting.pop_front() else { return };
+            let Some(request) = self.waiting.remove(next) else { return };
             let Some(helper) = self.helpers.get_mut(&id) else { return };
+            helper.has_disk = request.operation.is_for_disk();
             match hand_over(helper.socket.as_fd(), request.operation) {
                 Ok(()) => helper.work = Some((request.caller, request.deadline)),
                 Err(error) => {
@@ -168,6 +175,15 @@ impl<C> Pool<C> {
                     self.end(id);
                 }
             }
+        }
+    }
+
+    /// Which request is next: the first, or, when enough helpers work for disks, the first that is not for one.
+    fn next_request(&self) -> Option<usize> {
+        let disks = self.helpers.values().filter(|h| h.work.is_some() && h.has_disk).count();
+        match disks < MAX_DISK_HELPERS {
+            true => (!self.waiting.is_empty()).then_some(0),
+            false => self.waiting.iter().position(|request| !request.operation.is_for_disk()),
         }
     }
 
@@ -185,7 +201,7 @@ impl<C> Pool<C> {
         let id = self.next_id;
         self.next_id += 1;
         let watched = register.watch(socket.as_fd(), id);
-        self.helpers.insert(id, Helper { child, socket, work: None, idle_since: now });
+        self.helpers.insert(id, Helper { child, socket, work: None, has_disk: false, idle_since: now });
         if let Err(error) = watched {
             self.end(id);
             return Err(error);
