@@ -31,7 +31,7 @@ impl AtOnce for Here<'_> {
                 return Tried::Refused(task.into_output(job));
             }
             Ok(found) => found,
-            Err(other) => return Tried::Refused(other),
+            Err(other) => return Tried::Refused(*other),
         };
         match self.world.attempt(self.links, job, event, &task, &[]) {
             Ok(reply) => {

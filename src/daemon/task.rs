@@ -44,12 +44,12 @@ pub enum Task {
 
 impl Task {
     /// The job and task that an output asks for; other outputs come back.
-    pub(super) fn of(output: Output) -> Result<(JobId, Task), Output> {
+    pub(super) fn of(output: Output) -> Result<(JobId, Task), Box<Output>> {
         match output {
             Output::Ask { job, ask } => Ok((job, Task::Ask(ask))),
             Output::Perform { job, effect } => Ok((job, Task::Effect(effect))),
             Output::Run { job, item } => Ok((job, Task::Run(item))),
-            other => Err(other),
+            other => Err(Box::new(other)),
         }
     }
 

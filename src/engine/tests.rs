@@ -591,7 +591,7 @@ fn any_order_of_completion_gives_each_device_what_one_event_at_a_time_gives() {
             slow.settle();
         }
         let mut fast = World::new(SIMULATED);
-        fast.eager = (seed % 2 == 0).then(|| Random(seed));
+        fast.eager = (seed % 2 == 0).then_some(Random(seed));
         let mut waiting = events.into_iter();
         loop {
             let more = waiting.len() > 0;
