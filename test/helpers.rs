@@ -98,6 +98,24 @@ fn a_helper_that_hangs_is_killed_and_others_go_on() {
     assert_eq!(bench.reply().0, "after");
 }
 
+/// The time is the test's: as long as it stands still, the first helper has them all.
+#[test]
+fn a_burst_is_served_by_one_helper_and_a_request_that_has_waited_gets_another() {
+    let mut bench = Bench::new(env!("CARGO_BIN_EXE_mudev"));
+    let now = monotonic();
+    for _ in 0..20 {
+        bench.pool.request("x", read_attr("/proc/self/comm"), now + LIMIT, now, &bench.sockets);
+    }
+    assert_eq!((bench.pool.load(), bench.sockets.0.borrow().len()), ((1, 19), 1));
+    let soon = bench.pool.timeout().expect("there is work");
+    assert!(now < soon && soon < now + Duration::from_millis(10));
+    bench.pool.on_time(soon, &bench.sockets);
+    assert!(bench.sockets.0.borrow().len() > 1, "the first is still at its first");
+    for _ in 0..20 {
+        assert_eq!(bench.reply().0, "x");
+    }
+}
+
 #[test]
 fn more_requests_than_helpers_all_get_their_reply() {
     let mut bench = Bench::new(env!("CARGO_BIN_EXE_mudev"));

@@ -87,6 +87,10 @@ impl Intake {
                             for (received, bytes) in batch.iter() {
                                 take(received, bytes, inbox, stats);
                             }
+                            if batch.is_short() {
+                                *ready = false;
+                                return lost;
+                            }
                         }
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                             *ready = false;

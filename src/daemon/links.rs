@@ -233,6 +233,9 @@ impl Links {
                             self.table.lose();
                         }
                     }
+                    if self.batch.is_short() {
+                        return;
+                    }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

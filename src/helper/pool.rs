@@ -25,6 +25,13 @@ const MAX_HELPERS: usize = 8;
 /// must not wait for them.
 const MAX_DISK_HELPERS: usize = 5;
 
+/// Another helper is started when a request has waited for this long. Most operations take less, and a
+/// helper costs a process: a burst of requests is served by the first.
+const PATIENCE: Duration = Duration::from_millis(3);
+
+/// How long no other helper is started when one could not be.
+const START_PAUSE: Duration = Duration::from_secs(1);
+
 /// Requests that wait for a helper. Beyond it a request is answered [`Reply::Died`] at once: each job
 /// asks for one thing at a time, so this is more than jobs can be.
 const MAX_WAITING: usize = 4096;
@@ -77,6 +84,7 @@ fn hand_over(socket: BorrowedFd, operation: Operation) -> io::Result<()> {
 struct Request<C> {
     caller: C,
     operation: Operation,
+    since: Now,
     deadline: Now,
 }
 
@@ -96,6 +104,7 @@ pub struct Pool<C> {
     helpers: HashMap<u64, Helper<C>>,
     next_id: u64,
     waiting: VecDeque<Request<C>>,
+    start_not_before: Now,
     replies: VecDeque<(C, Reply)>,
     /// Told to end, not reaped yet.
     dying: Vec<Child>,
@@ -110,6 +119,7 @@ impl<C> Pool<C> {
             helpers: HashMap::new(),
             next_id: 0,
             waiting: VecDeque::new(),
+            start_not_before: Now::ZERO,
             replies: VecDeque::new(),
             dying: Vec::new(),
             buffer: Vec::new(),
@@ -131,7 +141,7 @@ impl<C> Pool<C> {
         } else if self.waiting.len() >= MAX_WAITING {
             self.replies.push_back((caller, Reply::Died));
         } else {
-            self.waiting.push_back(Request { caller, operation, deadline });
+            self.waiting.push_back(Request { caller, operation, since: now, deadline });
             self.assign(now, register);
         }
     }
@@ -151,16 +161,26 @@ impl<C> Pool<C> {
         self.load() == (0, 0) && self.replies.is_empty()
     }
 
+    /// When the next request gets a helper of its own, if another may be started.
+    fn another_at(&self) -> Option<Now> {
+        let next = self.waiting.get(self.next_request()?)?;
+        match self.helpers.len() {
+            0 => Some(next.since),
+            n if n < MAX_HELPERS => Some((next.since + PATIENCE).max(self.start_not_before)),
+            _ => None,
+        }
+    }
+
     /// Gives waiting requests to idle or new helpers.
     fn assign(&mut self, now: Now, register: &dyn Register) {
         while let Some(next) = self.next_request() {
             let idle = self.helpers.iter().find(|(_, h)| h.work.is_none()).map(|(&id, _)| id);
             let id = match idle {
                 Some(id) => id,
-                None if self.helpers.len() >= MAX_HELPERS => return,
+                None if self.another_at().is_none_or(|at| at > now) => return,
                 None => match self.start_helper(now, register) {
                     Ok(id) => id,
-                    Err(error) => return self.no_helper(&error),
+                    Err(error) => return self.no_helper(&error, now),
                 },
             };
             let Some(request) = self.waiting.remove(next) else { return };
@@ -188,8 +208,9 @@ impl<C> Pool<C> {
     }
 
     /// No process can be had. Requests wait for a helper that works; with none, they fail.
-    fn no_helper(&mut self, error: &io::Error) {
+    fn no_helper(&mut self, error: &io::Error, now: Now) {
         log::error!("Cannot start a helper: {error}");
+        self.start_not_before = now + START_PAUSE;
         if self.helpers.is_empty() {
             self.replies.extend(self.waiting.drain(..).map(|r| (r.caller, Reply::Died)));
         }
@@ -285,7 +306,7 @@ impl<C> Pool<C> {
             Some((_, deadline)) => *deadline,
             None => h.idle_since + IDLE_LIMIT,
         });
-        helpers.chain(self.waiting.iter().map(|r| r.deadline)).min()
+        helpers.chain(self.waiting.iter().map(|r| r.deadline)).chain(self.another_at()).min()
     }
 }
 

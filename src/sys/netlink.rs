@@ -181,6 +181,12 @@ impl Batch {
         Ok(count)
     }
 
+    /// Whether the last call found fewer datagrams than it had room for, so that the socket was empty then.
+    /// An overrun since has made it readable anew.
+    pub fn is_short(&self) -> bool {
+        self.received.len() < Batch::LEN
+    }
+
     /// The datagrams of the last call, in order.
     pub fn iter(&self) -> impl Iterator<Item = (Received, &[u8])> {
         let buffers = self.buffers.chunks_exact(self.size.max(1));
