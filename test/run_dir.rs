@@ -23,7 +23,7 @@ fn id(text: &str) -> DeviceId {
 }
 
 fn record(value: impl Into<String>) -> Record {
-    Record { properties: vec![("A".into(), value.into().into())], ..Record::default() }
+    Record { properties: [("A", value.into())].into_iter().collect(), ..Record::default() }
 }
 
 fn set(elements: &[&str]) -> OrderedSet {
@@ -154,7 +154,7 @@ fn debians_tool_reads_what_was_written() {
             links: set(&["foo/bar", "baz"]),
             priority: 7,
             usec_initialized: Some(725464701),
-            properties: vec![("FOO".into(), "b ar".into())],
+            properties: [("FOO", "b ar")].into_iter().collect(),
             tags: set(&["t-one", "t-two"]),
             current_tags: set(&["t-one"]),
         };

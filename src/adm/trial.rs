@@ -100,7 +100,7 @@ impl Trial {
             for note in evaluation.take_notes() {
                 log::log!(note.level, "{}", note.text);
             }
-            let Step::Ask(ask) = step else { return Ok(evaluation.into_outcome()) };
+            let Step::Ask(ask) = step else { return Ok(*evaluation.into_outcome()) };
             let answer = self.answer(evaluation.event(), &ask)?;
             evaluation.answer(answer);
         }

@@ -210,8 +210,8 @@ fn add_record(properties: &mut Properties, record: &Record) {
     if let Some(usec) = record.usec_initialized {
         properties.set("USEC_INITIALIZED", usec.to_string());
     }
-    for (name, value) in &record.properties {
-        properties.set(name, value.clone());
+    for property in record.properties.iter() {
+        properties.set(property.name, property.value);
     }
     if !record.links.is_empty() {
         let links: Vec<_> = record.links.iter().map(|l| [b"/dev/", l.as_bytes()].concat()).collect();

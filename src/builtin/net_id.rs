@@ -209,10 +209,7 @@ struct Owner<'a> {
 
 impl Owner<'_> {
     fn value(&self, attribute: &str) -> Option<BString> {
-        let property = |wanted: &[u8]| {
-            let properties = &self.record.as_ref()?.properties;
-            properties.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.clone())
-        };
+        let property = |wanted: &[u8]| self.record.as_ref()?.properties.get(wanted).map(BStr::to_owned);
         allowed(property, attribute).then(|| self.sysfs.value(&self.devpath, attribute.as_bytes())).flatten()
     }
 

@@ -107,8 +107,7 @@ fn present_name(event: &Event, scheme: NamingScheme) -> &BStr {
 
 /// A property of the record of the last event.
 fn old_property(event: &Event, name: &str) -> Option<BString> {
-    let properties = &event.old.as_ref()?.properties;
-    properties.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone())
+    event.old.as_ref()?.properties.get(name).map(BStr::to_owned)
 }
 
 /// One file on one link.

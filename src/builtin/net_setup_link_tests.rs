@@ -272,7 +272,7 @@ fn alternative_names_are_sorted_and_each_there_once() {
 
 /// An event whose record says these properties.
 fn with_record(mut event: Event, properties: &[(&str, &str)]) -> Event {
-    let properties = properties.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+    let properties = properties.iter().copied().collect();
     event.old = Some(Arc::new(Record { properties, ..Record::default() }));
     event
 }

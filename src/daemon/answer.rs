@@ -5,10 +5,11 @@ use super::children::Purpose;
 use super::shell::Shell;
 use super::task::{Fact, Need, Pending, Task, World};
 use super::trace::Recorder;
-use crate::engine::{AtOnce, JobId, Output, Tried};
+use crate::engine::{AtOnce, JobId, Output, Reply, Tried};
 use crate::helper::operations;
 use crate::links::{self, Table};
 use crate::model::{Event, Now};
+use crate::rules::Ask;
 use log::LevelFilter;
 use std::collections::HashMap;
 
@@ -24,8 +25,33 @@ pub(super) struct Here<'a> {
     pub needs: Vec<(JobId, Need)>,
 }
 
+impl Here<'_> {
+    fn replied<R>(&mut self, job: JobId, reply: Reply) -> Tried<R> {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.record_reply(job, &reply, self.now);
+        }
+        Tried::Replied(reply)
+    }
+
+    fn waits<R>(&mut self, job: JobId, task: Task, need: Need) -> Tried<R> {
+        self.world.pending.insert(job, Pending { task, facts: Vec::new() });
+        self.needs.push((job, need));
+        Tried::Taken
+    }
+}
+
 impl AtOnce for Here<'_> {
-    fn attempt(&mut self, event: &Event, request: Output) -> Tried {
+    fn answer(&mut self, job: JobId, event: &Event, ask: &Ask) -> Tried<()> {
+        if self.levels.contains_key(&job) {
+            return Tried::Refused(());
+        }
+        match self.world.answers.answer(self.links, job, event, ask, &[]) {
+            Ok(answer) => self.replied(job, Reply::Answer(answer)),
+            Err(need) => self.waits(job, Task::Ask(ask.clone()), need),
+        }
+    }
+
+    fn attempt(&mut self, event: &Event, request: Output) -> Tried<Output> {
         let (job, task) = match Task::of(request) {
             Ok((job, task)) if self.levels.contains_key(&job) => {
                 return Tried::Refused(task.into_output(job));
@@ -34,17 +60,8 @@ impl AtOnce for Here<'_> {
             Err(other) => return Tried::Refused(*other),
         };
         match self.world.attempt(self.links, job, event, &task, &[]) {
-            Ok(reply) => {
-                if let Some(recorder) = &mut self.recorder {
-                    recorder.record_reply(job, &reply, self.now);
-                }
-                Tried::Replied(reply)
-            }
-            Err(need) => {
-                self.world.pending.insert(job, Pending { task, facts: Vec::new() });
-                self.needs.push((job, need));
-                Tried::Taken
-            }
+            Ok(reply) => self.replied(job, reply),
+            Err(need) => self.waits(job, task, need),
         }
     }
 }

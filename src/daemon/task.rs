@@ -330,8 +330,8 @@ impl Answers {
         let Some(device) = self.sysfs.device(&parent.devpath) else { return state };
         let record = device.id().and_then(|id| self.records.as_ref()?.read(&id).ok()?);
         if let Some(record) = record {
-            for (name, value) in &record.properties {
-                state.properties.set_stored(name, value.clone());
+            for property in record.properties.iter() {
+                state.properties.set_stored(property.name, property.value);
             }
             state.tags.sticky = record.tags.clone();
             state.tags.current = record.current_tags.clone();

@@ -223,7 +223,7 @@ fn render_done(done: &Done) -> Value {
             "links": list(record.links.iter()),
             "priority": record.priority,
             "usec_initialized": record.usec_initialized,
-            "properties": record.properties.iter().map(|(n, v)| json!([bytes(n), bytes(v)])).collect::<Vec<_>>(),
+            "properties": record.properties.iter().map(|p| json!([bytes(p.name), bytes(p.value)])).collect::<Vec<_>>(),
             "tags": list(record.tags.iter()),
             "current_tags": list(record.current_tags.iter()),
         }}),
@@ -381,7 +381,7 @@ fn parse_done(value: &Value) -> Option<Done> {
         links: parse_list(record.get("links")?)?,
         priority: i32::try_from(record.get("priority")?.as_i64()?).ok()?,
         usec_initialized: record.get("usec_initialized").and_then(Value::as_u64),
-        properties: parse_pairs(record.get("properties")?)?,
+        properties: parse_pairs(record.get("properties")?)?.into_iter().collect(),
         tags: parse_list(record.get("tags")?)?,
         current_tags: parse_list(record.get("current_tags")?)?,
     }))))
@@ -424,7 +424,7 @@ mod tests {
             links: [BString::from("disk/x")].into_iter().collect(),
             priority: -5,
             usec_initialized: Some(7),
-            properties: vec![("K".into(), raw.clone())],
+            properties: [("K", raw.clone())].into_iter().collect(),
             tags: [BString::from("t")].into_iter().collect(),
             current_tags: OrderedSet::default(),
         };

@@ -12,7 +12,7 @@ use crate::model::effect::{Done, Effect, NodeChange, Sticky};
 use crate::model::event::OrderedSet;
 use crate::model::record::Record;
 use crate::model::{Action, DeviceId, Errno, Event, IfIndex, Now, announcement};
-use crate::rules::eval::{EvalConfig, Evaluation, Note, Step as EvalStep};
+use crate::rules::eval::{EvalConfig, Evaluation, Note};
 use crate::rules::outcome::{Outcome, RunItem, Watch};
 use crate::rules::specialise::Specialised;
 use crate::rules::{Answer, Ask};
@@ -28,7 +28,9 @@ const LOCK_LIMIT: Duration = Duration::from_secs(180);
 /// What a job says next.
 #[derive(Debug)]
 pub enum Step {
-    /// One of Ask, Perform, Run: a reply will come.
+    /// [`Job::asked`] has a question: a reply will come.
+    Ask,
+    /// One of Perform, Run: a reply will come.
     Request(Output),
     /// Log, LogLevel: no reply.
     Tell(Vec<Output>),
@@ -68,7 +70,7 @@ pub struct RulesContext {
 
 /// The event on its way through the rules.
 enum Stage {
-    Before(Box<Event>),
+    Before(Box<Outcome>),
     Rules(Box<Evaluation>),
     After(Box<Outcome>),
     /// Only while one of the others is being replaced.
@@ -183,7 +185,7 @@ impl Job {
             received: ready.received,
             started: now,
             since: now,
-            stage: Stage::Before(Box::new(event)),
+            stage: Stage::Before(Box::new(Outcome::new(event))),
             phase,
             awaiting: Awaiting::Nothing,
             rules: None,
@@ -199,9 +201,8 @@ impl Job {
     /// The event as it stands.
     pub fn event(&self) -> &Event {
         match &self.stage {
-            Stage::Before(event) => event,
+            Stage::Before(outcome) | Stage::After(outcome) => &outcome.event,
             Stage::Rules(evaluation) => evaluation.event(),
-            Stage::After(outcome) => &outcome.event,
             Stage::Moving => unreachable!("a stage is replaced within one function"),
         }
     }
@@ -213,6 +214,14 @@ impl Job {
     /// The rules to evaluate: those that are in force when evaluation begins.
     pub fn give_rules(&mut self, rules: RulesContext) {
         self.rules = Some(rules);
+    }
+
+    /// The question of the rules that has no answer yet.
+    pub fn asked(&self) -> Option<&Ask> {
+        match &self.stage {
+            Stage::Rules(evaluation) => evaluation.asked(),
+            _ => None,
+        }
     }
 
     /// Whether rules have begun: an exiting daemon finishes such jobs.
@@ -324,7 +333,7 @@ impl Job {
                 Phase::Finished => return Step::Finished,
             };
             if let Some(step) = step {
-                if matches!(step, Step::Request(_)) {
+                if matches!(step, Step::Ask | Step::Request(_)) {
                     self.since = now;
                 }
                 return step;
@@ -446,8 +455,8 @@ impl Job {
     }
 
     fn know_old(&mut self, record: Option<Arc<Record>>) {
-        if let (Stage::Before(event), Some(record)) = (&mut self.stage, record) {
-            event.know_old(record);
+        if let (Stage::Before(outcome), Some(record)) = (&mut self.stage, record) {
+            outcome.event.know_old(record);
         }
     }
 
@@ -488,36 +497,32 @@ impl Job {
     fn evaluate(&mut self) -> Option<Step> {
         if let Stage::Before(_) = self.stage {
             let rules = self.rules.take()?;
-            let Stage::Before(event) = std::mem::replace(&mut self.stage, Stage::Moving) else { return None };
-            let evaluation = Evaluation::start(rules.program, *event, rules.config);
+            let Stage::Before(outcome) = std::mem::replace(&mut self.stage, Stage::Moving) else {
+                return None;
+            };
+            let evaluation = Evaluation::of(rules.program, outcome, rules.config);
             self.stage = Stage::Rules(Box::new(evaluation));
         }
         let Stage::Rules(evaluation) = &mut self.stage else { return None };
-        let step = evaluation.run();
+        let is_done = evaluation.finish();
         let notes = evaluation.take_notes();
         let level = evaluation.log_level();
         if level != self.log_level || !notes.is_empty() {
             return Some(Step::Tell(self.tell(level, notes)));
         }
-        match step {
-            EvalStep::Ask(ask) => {
-                self.awaiting = Awaiting::Answer;
-                Some(Step::Request(Output::Ask { job: self.id, ask }))
-            }
-            EvalStep::Done => {
-                let Stage::Rules(evaluation) = std::mem::replace(&mut self.stage, Stage::Moving) else {
-                    return None;
-                };
-                let outcome = evaluation.into_outcome();
-                let failure = outcome.failure;
-                self.phase = match outcome.event.action {
-                    Action::Remove => Phase::Links,
-                    _ => Phase::AnnounceRenaming,
-                };
-                self.stage = Stage::After(Box::new(outcome));
-                failure.map(|errno| Step::Tell(vec![self.fail(errno)]))
-            }
+        if !is_done {
+            self.awaiting = Awaiting::Answer;
+            return Some(Step::Ask);
         }
+        let Stage::Rules(evaluation) = std::mem::replace(&mut self.stage, Stage::Moving) else { return None };
+        let outcome = evaluation.into_outcome();
+        let failure = outcome.failure;
+        self.phase = match outcome.event.action {
+            Action::Remove => Phase::Links,
+            _ => Phase::AnnounceRenaming,
+        };
+        self.stage = Stage::After(outcome);
+        failure.map(|errno| Step::Tell(vec![self.fail(errno)]))
     }
 
     /// What the rules have to say, under the log level that they chose.
@@ -798,8 +803,8 @@ fn failure_properties(errno: Errno) -> Vec<(&'static str, BString)> {
 
 fn with_property(old: &Record, name: &str) -> Record {
     let mut record = old.clone();
-    record.properties.retain(|(n, _)| n != name);
-    record.properties.push((name.into(), "1".into()));
+    record.properties.remove(name);
+    record.properties.set(name, "1");
     record
 }
 
@@ -824,7 +829,7 @@ fn record_of(outcome: &Outcome) -> Record {
         links: if node { event.links.clone() } else { OrderedSet::default() },
         priority: if node { outcome.link_priority } else { 0 },
         usec_initialized: event.usec_initialized,
-        properties: event.properties.stored().map(|p| (p.name.to_owned(), p.value.to_owned())).collect(),
+        properties: event.properties.stored_only(),
         tags: event.tags.sticky.clone(),
         current_tags: event.tags.current.clone(),
     }
@@ -833,6 +838,7 @@ fn record_of(outcome: &Outcome) -> Record {
 /// Owner, group and mode by rules.md 11.1: the rule's, else the kernel's hint. None without a node.
 pub fn node_change(outcome: &Outcome) -> Option<NodeChange> {
     let event = &outcome.event;
+    let (devnode, devnum) = (event.device.devnode.as_ref()?, event.device.devnum?);
     let number = |name: &str, radix: u32| {
         let text = event.properties.get(name)?.to_str().ok()?.to_owned();
         u32::from_str_radix(&text, radix).ok()
@@ -842,9 +848,9 @@ pub fn node_change(outcome: &Outcome) -> Option<NodeChange> {
     let by_group = || group.filter(|&g| g > 0).map(|_| 0o660);
     let mode = outcome.mode.or_else(|| number("DEVMODE", 8)).or_else(by_group);
     Some(NodeChange {
-        devnode: event.device.devnode.clone()?,
+        devnode: devnode.clone(),
         block: event.device.is_block(),
-        devnum: event.device.devnum?,
+        devnum,
         owner,
         group,
         mode: mode.map(|m| m & 0o7777),

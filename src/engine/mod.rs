@@ -88,25 +88,32 @@ pub enum Output {
 
 /// What became of a request that could be had at once.
 #[derive(Debug)]
-pub enum Tried {
+pub enum Tried<R> {
     Replied(Reply),
     /// It was taken, and the reply comes as an [`Input`].
     Taken,
     /// It comes out as an output.
-    Refused(Output),
+    Refused(R),
 }
 
 /// Replies to requests within [`Engine::handle`].
 pub trait AtOnce {
-    /// Tries a request of a job; `event` is what [`Engine::event`] would say.
-    fn attempt(&mut self, event: &Event, request: Output) -> Tried;
+    /// Tries a question of a job's rules; `event` is what [`Engine::event`] would say.
+    fn answer(&mut self, job: JobId, event: &Event, ask: &Ask) -> Tried<()>;
+
+    /// Tries another request, in the same way.
+    fn attempt(&mut self, event: &Event, request: Output) -> Tried<Output>;
 }
 
 /// Nobody replies at once.
 pub struct Never;
 
 impl AtOnce for Never {
-    fn attempt(&mut self, _event: &Event, request: Output) -> Tried {
+    fn answer(&mut self, _job: JobId, _event: &Event, _ask: &Ask) -> Tried<()> {
+        Tried::Refused(())
+    }
+
+    fn attempt(&mut self, _event: &Event, request: Output) -> Tried<Output> {
         Tried::Refused(request)
     }
 }
@@ -391,7 +398,22 @@ impl Engine {
     fn advance(&mut self, job: &mut Job, now: Now, at_once: &mut dyn AtOnce) -> Progress {
         loop {
             match job.step(&self.config, now) {
-                // What was put out before comes first.
+                Step::Ask => {
+                    let Some(ask) = job.asked() else { return Progress::Stands };
+                    let tried = match self.outputs.is_empty() {
+                        true => at_once.answer(job.id, job.event(), ask),
+                        // What was put out before comes first.
+                        false => Tried::Refused(()),
+                    };
+                    match tried {
+                        Tried::Replied(reply) => self.outputs.extend(job.reply(reply, now)),
+                        Tried::Taken => return Progress::Stands,
+                        Tried::Refused(()) => {
+                            self.outputs.push_back(Output::Ask { job: job.id, ask: ask.clone() });
+                            return Progress::Stands;
+                        }
+                    }
+                }
                 Step::Request(output) if !self.outputs.is_empty() => {
                     self.outputs.push_back(output);
                     return Progress::Stands;

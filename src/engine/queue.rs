@@ -1,10 +1,9 @@
 //! Which event may run now (rules.md 12.1).
 //!
 //! An event is held back while an earlier one, waiting or running, touches the same device: same
-//! id, same node, same devpath, one devpath above the other, or the same by a former name. Two
-//! indexes find these without comparing every pair: `last` maps what an event stands *on* (id, node,
-//! devpath) to the youngest event on it, which by itself waits for all older ones; `below` lists what
-//! stands beneath a path.
+//! id, same node, same devpath, one devpath above the other, or the same by a former name. One index
+//! finds these without comparing every pair: a [`Place`] (id, node or devpath) knows the youngest event
+//! that stands *on* it, which by itself waits for all older ones, and all events that stand *below* it.
 //!
 //! Keys are 64-bit hashes of kind and text. A collision makes one event wait for a stranger and does
 //! no other harm.
@@ -22,7 +21,7 @@ use std::hash::Hasher;
 
 /// Names an entry for its whole life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct EntryId(u64);
+pub struct EntryId(u32);
 
 /// A uevent that an entry has swallowed; its SYNTH_UUID must still be answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,16 +51,51 @@ pub enum Inserted {
     Duplicate,
 }
 
-#[derive(Debug)]
+/// A flood leaves no more free slots than this behind.
+const SLOTS_KEPT: usize = 1024;
+
+/// Its vectors keep their room when the event ends, for the next one in the same slot.
+#[derive(Debug, Default)]
 struct Entry {
     seqnum: SeqNum,
-    /// None while it runs.
+    /// None while it runs, and in a free slot.
     uevent: Option<Uevent>,
+    is_used: bool,
     received: Now,
     swallowed: Vec<Swallowed>,
-    keys: Keys,
+    /// Of the subsystem.
+    flow: u64,
+    /// What it stands on and below.
+    touches: Vec<Touch>,
+    /// The last insertion that found this to be in its way.
+    found_by: u64,
     blockers: u32,
     blocks: Vec<EntryId>,
+}
+
+/// One place of an event.
+#[derive(Clone, Copy, Debug)]
+struct Touch {
+    place: u64,
+    /// Its node in the list of those below the place; None if it stands on it.
+    node: Option<u32>,
+}
+
+/// Something that events can stand on or below.
+#[derive(Debug, Default)]
+struct Place {
+    /// The youngest event on it.
+    last: Option<EntryId>,
+    /// The first node of those below it.
+    below: Option<u32>,
+}
+
+/// A member of the list of one place.
+#[derive(Debug)]
+struct Node {
+    entry: EntryId,
+    before: Option<u32>,
+    after: Option<u32>,
 }
 
 /// Events that may start. Those of one subsystem start in the order of their numbers; subsystems take
@@ -112,28 +146,37 @@ impl Flows {
     }
 }
 
-/// What an event stands on and what it stands below.
-#[derive(Clone, Debug, Default)]
+/// The places of a uevent: the first `on` of them it stands on, the others it stands below.
+#[derive(Debug, Default)]
 struct Keys {
-    /// Of the subsystem.
     flow: u64,
-    /// Of the device id.
-    id: u64,
     on: Vec<u64>,
     above: Vec<u64>,
+}
+
+impl Keys {
+    /// The place of the device's id.
+    fn id(&self) -> u64 {
+        self.on[0]
+    }
 }
 
 /// See the module.
 #[derive(Debug)]
 pub struct Queue {
     coalesce_above: usize,
-    entries: HashMap<EntryId, Entry, BuildFnv>,
+    entries: Vec<Entry>,
+    free: Vec<EntryId>,
     seqnums: HashMap<SeqNum, EntryId, BuildFnv>,
     ready: Flows,
-    last: HashMap<u64, EntryId, BuildFnv>,
-    below: BTreeSet<(u64, EntryId)>,
+    places: HashMap<u64, Place, BuildFnv>,
+    nodes: Vec<Node>,
+    free_nodes: Vec<u32>,
     running: usize,
-    next: u64,
+    insertions: u64,
+    /// Of the uevent that is being inserted; here to keep their room.
+    keys: Keys,
+    found: Vec<EntryId>,
 }
 
 impl Queue {
@@ -141,13 +184,17 @@ impl Queue {
     pub fn new(coalesce_above: usize) -> Queue {
         Queue {
             coalesce_above,
-            entries: HashMap::default(),
+            entries: Vec::new(),
+            free: Vec::new(),
             seqnums: HashMap::default(),
             ready: Flows::default(),
-            last: HashMap::default(),
-            below: BTreeSet::new(),
+            places: HashMap::default(),
+            nodes: Vec::new(),
+            free_nodes: Vec::new(),
             running: 0,
-            next: 0,
+            insertions: 0,
+            keys: Keys::default(),
+            found: Vec::new(),
         }
     }
 
@@ -156,58 +203,96 @@ impl Queue {
         if self.seqnums.contains_key(&uevent.seqnum) {
             return Inserted::Duplicate;
         }
-        let keys = keys(&uevent);
+        let mut keys = std::mem::take(&mut self.keys);
+        keys.take(&uevent);
+        let inserted = self.insert_with(uevent, &keys, now);
+        self.keys = keys;
+        inserted
+    }
+
+    fn insert_with(&mut self, uevent: Uevent, keys: &Keys, now: Now) -> Inserted {
         if self.waiting() > self.coalesce_above
-            && let Some(inserted) = self.coalesce(&uevent, &keys)
+            && let Some(inserted) = self.coalesce(&uevent, keys)
         {
             return inserted;
         }
-        let uevent = self.put_in_order(uevent, &keys);
-        let id = EntryId(self.next);
-        self.next += 1;
-        let mut blockers: Vec<EntryId> = Vec::new();
-        let mut block = |by: EntryId| {
-            if !blockers.contains(&by) {
-                blockers.push(by);
-            }
-        };
-        for key in keys.on.iter().chain(&keys.above) {
-            if let Some(&by) = self.last.get(key) {
-                block(by);
-            }
-        }
-        for &key in &keys.on {
-            self.below.range((key, EntryId(0))..=(key, EntryId(u64::MAX))).for_each(|&(_, by)| block(by));
-        }
+        let uevent = self.put_in_order(uevent, keys);
+        let id = self.free.pop().unwrap_or_else(|| {
+            self.entries.push(Entry::default());
+            EntryId((self.entries.len() - 1) as u32)
+        });
+        self.insertions += 1;
+        self.settle_down(id, keys);
+        let blockers = std::mem::take(&mut self.found);
         for by in &blockers {
-            if let Some(entry) = self.entries.get_mut(by) {
-                entry.blocks.push(id);
-            }
+            self.entries[by.0 as usize].blocks.push(id);
         }
-        self.last.extend(keys.on.iter().map(|&key| (key, id)));
-        self.below.extend(keys.above.iter().map(|&key| (key, id)));
-        let seqnum = uevent.seqnum;
-        self.seqnums.insert(seqnum, id);
+        self.seqnums.insert(uevent.seqnum, id);
         if blockers.is_empty() {
-            self.ready.insert(keys.flow, seqnum, id);
+            self.ready.insert(keys.flow, uevent.seqnum, id);
         }
-        let entry = Entry {
-            seqnum,
-            uevent: Some(uevent),
-            received: now,
-            swallowed: Vec::new(),
-            keys,
-            blockers: blockers.len() as u32,
-            blocks: Vec::new(),
-        };
-        self.entries.insert(id, entry);
+        let entry = &mut self.entries[id.0 as usize];
+        entry.seqnum = uevent.seqnum;
+        entry.uevent = Some(uevent);
+        entry.is_used = true;
+        entry.received = now;
+        entry.flow = keys.flow;
+        entry.blockers = blockers.len() as u32;
+        self.found = blockers;
+        self.found.clear();
         Inserted::Queued
+    }
+
+    /// Puts an entry on and below its places; who is there already comes to `found`, each once.
+    fn settle_down(&mut self, id: EntryId, keys: &Keys) {
+        let Queue { entries, places, nodes, free_nodes, found, insertions, .. } = self;
+        let mut touches = std::mem::take(&mut entries[id.0 as usize].touches);
+        let mut find = |by: EntryId| {
+            let entry = &mut entries[by.0 as usize];
+            if std::mem::replace(&mut entry.found_by, *insertions) != *insertions {
+                found.push(by);
+            }
+        };
+        for &key in &keys.on {
+            let place = places.entry(key).or_default();
+            if let Some(by) = place.last.replace(id).filter(|by| *by != id) {
+                find(by);
+            }
+            let mut next = place.below;
+            while let Some(node) = next.and_then(|n| nodes.get(n as usize)) {
+                find(node.entry);
+                next = node.after;
+            }
+            touches.push(Touch { place: key, node: None });
+        }
+        for &key in &keys.above {
+            let place = places.entry(key).or_default();
+            if let Some(by) = place.last.filter(|by| *by != id) {
+                find(by);
+            }
+            let node = Node { entry: id, before: None, after: place.below };
+            let number = match free_nodes.pop() {
+                Some(number) => {
+                    nodes[number as usize] = node;
+                    number
+                }
+                None => {
+                    nodes.push(node);
+                    (nodes.len() - 1) as u32
+                }
+            };
+            if let Some(second) = place.below.replace(number) {
+                nodes[second as usize].before = Some(number);
+            }
+            touches.push(Touch { place: key, node: Some(number) });
+        }
+        entries[id.0 as usize].touches = touches;
     }
 
     /// The youngest event of the device with these keys, if it still waits.
     fn waiting_before(&mut self, keys: &Keys) -> Option<(EntryId, &mut Entry)> {
-        let id = *self.last.get(&keys.id)?;
-        let entry = self.entries.get_mut(&id)?;
+        let id = self.places.get(&keys.id())?.last?;
+        let entry = &mut self.entries[id.0 as usize];
         entry.uevent.is_some().then_some((id, entry))
     }
 
@@ -235,9 +320,8 @@ impl Queue {
                 if waiting.properties.get("SYNTH_UUID").is_none()
                     && uevent.properties.get("SYNTH_UUID").is_none() =>
             {
-                let place = (entry.seqnum, id);
-                let flow = entry.keys.flow;
-                self.ready.remove(flow, place);
+                let (seqnum, flow) = (entry.seqnum, entry.flow);
+                self.ready.remove(flow, (seqnum, id));
                 self.release(id);
                 Some(Inserted::Cancelled)
             }
@@ -265,7 +349,7 @@ impl Queue {
     /// An event that waits for no other; from now on it runs.
     pub fn take_ready(&mut self) -> Option<Ready> {
         let id = self.ready.take()?;
-        let entry = self.entries.get_mut(&id)?;
+        let entry = &mut self.entries[id.0 as usize];
         let uevent = entry.uevent.take()?;
         self.running += 1;
         let swallowed = std::mem::take(&mut entry.swallowed);
@@ -274,30 +358,58 @@ impl Queue {
 
     /// A running event has ended: those that waited for it alone become ready.
     pub fn finish(&mut self, id: EntryId) {
-        if self.entries.contains_key(&id) {
+        if self.entries.get(id.0 as usize).is_some_and(|entry| entry.is_used && entry.uevent.is_none()) {
             self.running -= 1;
             self.release(id);
         }
     }
 
     fn release(&mut self, id: EntryId) {
-        let Some(entry) = self.entries.remove(&id) else { return };
+        let entry = &mut self.entries[id.0 as usize];
+        entry.is_used = false;
+        entry.uevent = None;
+        entry.swallowed = Vec::new();
         self.seqnums.remove(&entry.seqnum);
-        for key in &entry.keys.on {
-            if self.last.get(key) == Some(&id) {
-                self.last.remove(key);
+        let mut touches = std::mem::take(&mut entry.touches);
+        let mut blocks = std::mem::take(&mut entry.blocks);
+        for touch in touches.drain(..) {
+            self.leave(id, touch);
+        }
+        for blocked in blocks.drain(..) {
+            let next = &mut self.entries[blocked.0 as usize];
+            next.blockers -= 1;
+            if next.blockers == 0 && next.uevent.is_some() {
+                self.ready.insert(next.flow, next.seqnum, blocked);
             }
         }
-        for key in &entry.keys.above {
-            self.below.remove(&(*key, id));
+        let entry = &mut self.entries[id.0 as usize];
+        (entry.touches, entry.blocks) = (touches, blocks);
+        self.free.push(id);
+        if self.seqnums.is_empty() && self.entries.len() > SLOTS_KEPT {
+            *self = Queue { insertions: self.insertions, ..Queue::new(self.coalesce_above) };
         }
-        for blocked in entry.blocks {
-            if let Some(next) = self.entries.get_mut(&blocked) {
-                next.blockers -= 1;
-                if next.blockers == 0 && next.uevent.is_some() {
-                    self.ready.insert(next.keys.flow, next.seqnum, blocked);
+    }
+
+    /// Takes an entry from one of its places; an empty place goes.
+    fn leave(&mut self, id: EntryId, touch: Touch) {
+        let Some(place) = self.places.get_mut(&touch.place) else { return };
+        match touch.node {
+            None if place.last == Some(id) => place.last = None,
+            None => {}
+            Some(number) => {
+                let Node { before, after, .. } = self.nodes[number as usize];
+                match before {
+                    Some(before) => self.nodes[before as usize].after = after,
+                    None => place.below = after,
                 }
+                if let Some(after) = after {
+                    self.nodes[after as usize].before = before;
+                }
+                self.free_nodes.push(number);
             }
+        }
+        if place.last.is_none() && place.below.is_none() {
+            self.places.remove(&touch.place);
         }
     }
 
@@ -318,7 +430,7 @@ impl Queue {
 
     /// Number of events that have not started.
     pub fn waiting(&self) -> usize {
-        self.entries.len() - self.running
+        self.seqnums.len() - self.running
     }
 
     /// Number of events that run.
@@ -389,19 +501,21 @@ fn id_key(uevent: &Uevent) -> u64 {
     name_key(&uevent.subsystem, last_component(&uevent.devpath))
 }
 
-fn keys(uevent: &Uevent) -> Keys {
-    let id = id_key(uevent);
-    let flow = key(b'f', &uevent.subsystem);
-    let mut keys = Keys { flow, id, on: Vec::with_capacity(4), above: Vec::new() };
-    keys.on.push(id);
-    if let Some(node) = uevent.properties.get("DEVNAME") {
-        keys.on.push(key(b'/', node));
+impl Keys {
+    /// Those of this uevent, in place of what was there.
+    fn take(&mut self, uevent: &Uevent) {
+        self.flow = key(b'f', &uevent.subsystem);
+        self.on.clear();
+        self.above.clear();
+        self.on.push(id_key(uevent));
+        if let Some(node) = uevent.properties.get("DEVNAME") {
+            self.on.push(key(b'/', node));
+        }
+        path_keys(&uevent.devpath, self);
+        if let Some(old) = uevent.properties.get("DEVPATH_OLD") {
+            path_keys(old, self);
+        }
     }
-    path_keys(&uevent.devpath, &mut keys);
-    if let Some(old) = uevent.properties.get("DEVPATH_OLD") {
-        path_keys(old, &mut keys);
-    }
-    keys
 }
 
 /// One pass over the path gives the hash of each prefix that ends at a `/`.
@@ -592,6 +706,6 @@ mod tests {
         let last = queue.take_ready().unwrap();
         queue.finish(last.entry);
         assert_eq!((queue.waiting(), queue.running()), (0, 0));
-        assert!(queue.last.is_empty() && queue.below.is_empty() && queue.seqnums.is_empty());
+        assert!(queue.places.is_empty() && queue.seqnums.is_empty());
     }
 }

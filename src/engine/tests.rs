@@ -62,7 +62,15 @@ struct World {
 struct Eager<'a>(&'a mut World);
 
 impl AtOnce for Eager<'_> {
-    fn attempt(&mut self, event: &Event, request: Output) -> Tried {
+    fn answer(&mut self, job: JobId, event: &Event, ask: &Ask) -> Tried<()> {
+        match self.attempt(event, Output::Ask { job, ask: ask.clone() }) {
+            Tried::Replied(reply) => Tried::Replied(reply),
+            Tried::Taken => Tried::Taken,
+            Tried::Refused(_) => Tried::Refused(()),
+        }
+    }
+
+    fn attempt(&mut self, event: &Event, request: Output) -> Tried<Output> {
         assert!(event.seqnum.0 > 0);
         let random = self.0.eager.as_mut().expect("set by who made this");
         match random.below(3) {
@@ -210,7 +218,7 @@ impl World {
 }
 
 fn properties(record: &Record) -> Vec<String> {
-    record.properties.iter().map(|(k, v)| format!("{k}={v}")).collect()
+    record.properties.iter().map(|p| format!("{}={}", p.name, p.value)).collect()
 }
 
 const NET: &[&str] = &["SUBSYSTEM=net", "INTERFACE=e0", "IFINDEX=7"];

@@ -212,8 +212,8 @@ impl Event {
         self.usec_initialized = record.usec_initialized;
         self.tags.sticky = record.tags.clone();
         if self.action == Action::Remove {
-            for (name, value) in &record.properties {
-                self.properties.set_stored(name, value.clone());
+            for property in record.properties.iter() {
+                self.properties.set_stored(property.name, property.value);
             }
             self.tags.current = record.current_tags.clone();
             self.links = record.links.clone();

@@ -91,6 +91,17 @@ impl Properties {
         }
     }
 
+    /// A copy of those that are stored, in order, for a record.
+    pub fn stored_only(&self) -> Properties {
+        let mut copy = Properties::with_capacity(self.len(), self.bytes.len());
+        for (hash, entry) in self.hashes.iter().zip(&self.entries).filter(|(_, entry)| entry.stored) {
+            let (name, value) = (copy.append(self.slice(entry.name)), copy.append(self.slice(entry.value)));
+            copy.hashes.push(*hash);
+            copy.entries.push(Entry { name, value, stored: false });
+        }
+        copy
+    }
+
     fn slice(&self, slot: Slot) -> &BStr {
         let start = slot.at as usize;
         self.bytes[start..start + slot.len as usize].as_bstr()

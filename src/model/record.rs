@@ -15,7 +15,8 @@
 //! ```
 
 use super::event::{BuildFnv, LinkSet, OrderedSet, Tags};
-use bstr::{BString, ByteSlice};
+use super::properties::{Properties, Property};
+use bstr::ByteSlice;
 use std::collections::HashMap;
 use std::io::Write;
 
@@ -28,8 +29,8 @@ pub struct Record {
     pub priority: i32,
     /// `I:` CLOCK_MONOTONIC microseconds.
     pub usec_initialized: Option<u64>,
-    /// `E:` in order.
-    pub properties: Vec<(BString, BString)>,
+    /// `E:` in order. Whether one is stored is not said in here: all are.
+    pub properties: Properties,
     /// `G:` every tag ever given.
     pub tags: OrderedSet,
     /// `Q:` the tags of the last event, a part of `tags`. For a record without a `V:` line these are empty, as for
@@ -72,7 +73,7 @@ impl Record {
         if let Some(usec) = self.usec_initialized.filter(|&usec| usec > 0) {
             push_number(file, b'I', usec);
         }
-        for (name, value) in &self.properties {
+        for Property { name, value, .. } in self.properties.iter() {
             if fits_line(name) && fits_line(value) && !name.starts_with(b".") && !name.contains(&b'=') {
                 file.extend_from_slice(b"E:");
                 file.extend_from_slice(name);
@@ -143,9 +144,8 @@ impl<'a> PropertyLines<'a> {
         }
     }
 
-    fn finish(self) -> Vec<(BString, BString)> {
-        let set = self.lines.into_iter().filter(|(_, value)| !value.is_empty());
-        set.map(|(name, value)| (name.into(), value.into())).collect()
+    fn finish(self) -> Properties {
+        self.lines.into_iter().filter(|(_, value)| !value.is_empty()).collect()
     }
 }
 
@@ -190,6 +190,7 @@ fn push_number(file: &mut Vec<u8>, key: u8, value: impl std::fmt::Display) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bstr::BString;
     use proptest::prelude::*;
 
     fn tiny() -> Record {
@@ -197,7 +198,7 @@ mod tests {
             links: ["disk/by-id/x"].into_iter().collect(),
             priority: -3,
             usec_initialized: Some(725464701),
-            properties: vec![("FOO".into(), "b ar".into())],
+            properties: [("FOO", "b ar")].into_iter().collect(),
             tags: ["systemd"].into_iter().collect(),
             current_tags: ["systemd"].into_iter().collect(),
         }
@@ -229,7 +230,7 @@ mod tests {
     fn odd_lines_are_read_as_systemd_reads_them() {
         let properties = |file: &str| {
             let read = Record::parse(file.as_bytes()).properties;
-            read.iter().map(|(n, v)| format!("{n}={v}")).collect::<Vec<_>>().join(" ")
+            read.iter().map(|p| format!("{}={}", p.name, p.value)).collect::<Vec<_>>().join(" ")
         };
         for (file, expected) in [
             ("E:A=1\nE:B=2", "A=1"),
@@ -262,13 +263,15 @@ mod tests {
     fn nothing_breaks_out_of_its_line() {
         let record = Record {
             links: ["a\nL:9", "ok"].into_iter().collect(),
-            properties: vec![
-                ("A".into(), "1\nG:evil".into()),
-                ("B\nG:evil".into(), "1".into()),
-                (".HIDDEN".into(), "1".into()),
-                ("EMPTY".into(), "".into()),
-                ("C".into(), "\u{e4} \\ '".into()),
-            ],
+            properties: [
+                ("A", "1\nG:evil"),
+                ("B\nG:evil", "1"),
+                (".HIDDEN", "1"),
+                ("EMPTY", ""),
+                ("C", "\u{e4} \\ '"),
+            ]
+            .into_iter()
+            .collect(),
             tags: ["bad tag", "good"].into_iter().collect(),
             ..Record::default()
         };
@@ -294,7 +297,7 @@ mod tests {
                 links: links.into_iter().collect(),
                 priority,
                 usec_initialized: usec,
-                properties: properties.into_iter().map(|(n, v)| (n.into(), v)).collect(),
+                properties: properties.into_iter().collect(),
                 tags: tags.into_iter().chain(current.clone()).collect(),
                 current_tags: current.into_iter().collect(),
             };

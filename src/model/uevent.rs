@@ -1,10 +1,10 @@
 //! The kernel's message, and the same message written to a file (interop.md 2.8, rules.md section 7).
 
 use super::{Action, Properties};
-use bstr::{BStr, BString, ByteSlice};
+use bstr::{BString, ByteSlice};
 
 /// Sequence number of a uevent, never 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SeqNum(pub u64);
 
 impl std::fmt::Display for SeqNum {
@@ -93,31 +93,43 @@ impl Uevent {
     /// `bytes` is how many all names and values may have.
     fn from_strings<'a>(lines: impl Iterator<Item = &'a [u8]>, bytes: usize) -> Result<Uevent, UeventError> {
         let mut properties = Properties::with_capacity(PROPERTIES, bytes);
+        let [mut action, mut devpath, mut subsystem, mut seqnum] = [None; 4];
         for line in lines {
             let Some(equals) = line.find_byte(b'=') else { continue };
-            let (name, value) = (&line[..equals], &line[equals + 1..]);
-            let value = &value[..value.find_byte(b'\n').unwrap_or(value.len())];
+            let (name, mut value) = (&line[..equals], &line[equals + 1..]);
+            if !is_plain(value) {
+                value = &value[..value.find_byte(b'\n').unwrap_or(value.len())];
+            }
             if value.is_empty() || !valid_property(name, value) {
                 continue;
             }
             match name {
-                b"DEVNAME" => properties.set(name, absolute_devname(value)?),
-                _ => properties.set(name, value),
+                b"DEVNAME" => {
+                    properties.set(name, absolute_devname(value)?);
+                    continue;
+                }
+                b"ACTION" => action = Some(value),
+                b"DEVPATH" => devpath = Some(value),
+                b"SUBSYSTEM" => subsystem = Some(value),
+                b"SEQNUM" => seqnum = Some(value),
+                _ => {}
             }
+            properties.set(name, value);
         }
-        let get = |name: &'static str| properties.get(name).ok_or(UeventError::Missing(name));
-        let bad = |name: &'static str, value: &BStr| UeventError::Bad(name, value.to_owned());
-        let devpath = get("DEVPATH")?.to_owned();
-        let subsystem = get("SUBSYSTEM")?.to_owned();
-        let action = get("ACTION").and_then(|a| Action::parse(a).ok_or_else(|| bad("ACTION", a)))?;
-        let seqnum = get("SEQNUM").and_then(|s| {
-            let number = s.to_str().ok().filter(|s| s.bytes().all(|b| b.is_ascii_digit()));
-            number.and_then(|s| s.parse().ok()).filter(|&n| n > 0).ok_or_else(|| bad("SEQNUM", s))
-        })?;
-        if !is_devpath(&devpath) {
-            return Err(bad("DEVPATH", devpath.as_bstr()));
+        let need = |name, value: Option<&'a [u8]>| value.ok_or(UeventError::Missing(name));
+        let bad = |name, value: &[u8]| UeventError::Bad(name, value.into());
+        let devpath = need("DEVPATH", devpath)?;
+        let subsystem = need("SUBSYSTEM", subsystem)?.into();
+        let action = need("ACTION", action)?;
+        let action = Action::parse(action).ok_or_else(|| bad("ACTION", action))?;
+        let seqnum = need("SEQNUM", seqnum)?;
+        let number = seqnum.to_str().ok().filter(|s| s.bytes().all(|b| b.is_ascii_digit()));
+        let number = number.and_then(|s| s.parse().ok()).filter(|&n| n > 0);
+        let seqnum = SeqNum(number.ok_or_else(|| bad("SEQNUM", seqnum))?);
+        if !is_devpath(devpath) {
+            return Err(bad("DEVPATH", devpath));
         }
-        Ok(Uevent { action, seqnum: SeqNum(seqnum), devpath, subsystem, properties })
+        Ok(Uevent { action, seqnum, devpath: devpath.into(), subsystem, properties })
     }
 }
 
@@ -139,6 +151,12 @@ pub fn absolute_devname(name: &[u8]) -> Result<BString, UeventError> {
     }
 }
 
+/// Whether all bytes are printable ASCII, as they nearly always are. Looks at all of them: that needs no
+/// branch for each.
+fn is_plain(value: &[u8]) -> bool {
+    value.iter().fold(true, |plain, b| plain & (0x20..0x7f).contains(b))
+}
+
 /// Whether a property may be set (rules.md section 13, v260): the name consists of letters, digits,
 /// `_` and `.`; the value is UTF-8 without control characters.
 pub fn valid_property(name: &[u8], value: &[u8]) -> bool {
@@ -152,8 +170,7 @@ pub fn valid_property_name(name: &[u8]) -> bool {
 
 /// See [`valid_property`].
 pub fn valid_property_value(value: &[u8]) -> bool {
-    let plain = |b: &u8| (0x20..0x7f).contains(b);
-    value.iter().all(plain) || (!value.iter().any(u8::is_ascii_control) && std::str::from_utf8(value).is_ok())
+    is_plain(value) || (!value.iter().any(u8::is_ascii_control) && std::str::from_utf8(value).is_ok())
 }
 
 #[cfg(test)]

@@ -74,7 +74,8 @@ pub struct Evaluation {
 /// What the rules have decided so far.
 #[derive(Clone, Debug)]
 struct State {
-    outcome: Outcome,
+    /// In the box in which it came and goes.
+    outcome: Box<Outcome>,
     /// RESULT.
     result: Option<BString>,
     /// The device of the last parent group that held: 0 is the event's own, n its parent n - 1.
@@ -199,21 +200,11 @@ impl Evaluation {
     /// An evaluation at the first line. `event.old` is the old record, if there is one; for remove it
     /// is already merged into the event.
     pub fn start(program: Arc<Specialised>, event: Event, config: EvalConfig) -> Evaluation {
-        let outcome = Outcome {
-            event,
-            name: None,
-            owner: None,
-            group: None,
-            mode: None,
-            seclabels: Vec::new(),
-            run: Vec::new(),
-            watch: None,
-            db_persist: false,
-            link_priority: 0,
-            log_level: None,
-            alt_names: Vec::new(),
-            failure: None,
-        };
+        Evaluation::of(program, Box::new(Outcome::new(event)), config)
+    }
+
+    /// The same for an event in the box in which its outcome stays.
+    pub fn of(program: Arc<Specialised>, outcome: Box<Outcome>, config: EvalConfig) -> Evaluation {
         let state = State {
             outcome,
             result: None,
@@ -232,8 +223,17 @@ impl Evaluation {
     /// Goes on until a question is open or all lines are done. Calling it again with a question open
     /// repeats the question.
     pub fn run(&mut self) -> Step {
-        if let Some(ask) = &self.open {
-            return Step::Ask(ask.clone());
+        match self.finish() {
+            true => Step::Done,
+            false => self.open.clone().map_or(Step::Done, Step::Ask),
+        }
+    }
+
+    /// The same without a copy of the question: true when all lines are done, else [`asked`](Self::asked)
+    /// has it.
+    pub fn finish(&mut self) -> bool {
+        if self.open.is_some() {
+            return false;
         }
         let program = self.program.clone();
         while self.state.outcome.failure.is_none() {
@@ -242,8 +242,8 @@ impl Evaluation {
                 Ok(()) => {}
                 Err(stop) => match *stop {
                     Stop::Ask(ask) => {
-                        self.open = Some(ask.clone());
-                        return Step::Ask(ask);
+                        self.open = Some(ask);
+                        return false;
                     }
                     Stop::Fail(errno, what) => {
                         self.note(log::Level::Error, format_args!("{what}; the event fails"));
@@ -252,7 +252,7 @@ impl Evaluation {
                 },
             }
         }
-        Step::Done
+        true
     }
 
     /// Answers the open question. Without one there is nothing to answer, and nothing happens.
@@ -300,7 +300,7 @@ impl Evaluation {
     }
 
     /// What the rules decided. Before [`Step::Done`]: what they have decided so far.
-    pub fn into_outcome(self) -> Outcome {
+    pub fn into_outcome(self) -> Box<Outcome> {
         self.state.outcome
     }
 

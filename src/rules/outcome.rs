@@ -38,3 +38,24 @@ pub struct Outcome {
     /// Set when a token aborted the event (rules.md 9.5); what was set before stays.
     pub failure: Option<Errno>,
 }
+
+impl Outcome {
+    /// Nothing is decided yet.
+    pub fn new(event: Event) -> Outcome {
+        Outcome {
+            event,
+            name: None,
+            owner: None,
+            group: None,
+            mode: None,
+            seclabels: Vec::new(),
+            run: Vec::new(),
+            watch: None,
+            db_persist: false,
+            link_priority: 0,
+            log_level: None,
+            alt_names: Vec::new(),
+            failure: None,
+        }
+    }
+}

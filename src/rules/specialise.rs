@@ -676,7 +676,7 @@ pub struct Programs {
 impl Programs {
     /// None yet.
     pub fn new(rules: Arc<RuleSet>) -> Programs {
-        Programs { rules, by_kind: vec![HashMap::new(); Action::ALL.len() * 4], count: 0 }
+        Programs { rules, by_kind: vec![HashMap::default(); Action::ALL.len() * 4], count: 0 }
     }
 
     /// The rules they are made from.

@@ -365,7 +365,7 @@ mod tests {
     }
 
     fn record(value: &str) -> Record {
-        Record { properties: vec![("A".into(), value.into())], ..Record::default() }
+        Record { properties: [("A", value)].into_iter().collect(), ..Record::default() }
     }
 
     fn open(tree: &Tree) -> Database {

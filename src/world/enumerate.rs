@@ -404,8 +404,8 @@ impl Facts for Candidate<'_> {
     fn properties(&self) -> &Properties {
         self.properties.get_or_init(|| {
             let mut properties = self.world.sysfs.properties(&self.devpath);
-            for (name, value) in self.record().map(|r| r.properties).unwrap_or_default() {
-                properties.set_stored(name, value);
+            for property in self.record().map(|r| r.properties).unwrap_or_default().iter() {
+                properties.set_stored(property.name, property.value);
             }
             properties
         })

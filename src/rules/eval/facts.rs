@@ -2,12 +2,10 @@
 //! answer that belongs to the current operation.
 
 use crate::model::Errno;
-use crate::model::event::BuildFnv;
 use crate::rules::ask::{
     Answer, Ask, Attr, BuiltinName, BuiltinResult, Constant, Exit, ParentDevice, ParentState, Subject,
 };
 use bstr::{BStr, BString, ByteSlice};
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Why an operation cannot be finished.
@@ -30,7 +28,38 @@ pub(super) fn fail<T>(errno: Errno, what: String) -> Try<T> {
     Err(Box::new(Stop::Fail(errno, what)))
 }
 
-type Attrs = HashMap<BString, Attr, BuildFnv>;
+/// Attributes by device and name. There are some twenty of the device and a few of each parent; comparing
+/// numbers in one array beats a table for each device.
+#[derive(Clone, Debug, Default)]
+struct Attrs {
+    keys: Vec<u64>,
+    names: Vec<(BString, Attr)>,
+}
+
+impl Attrs {
+    fn key(device: u16, name: &[u8]) -> u64 {
+        name.iter().fold(0xcbf2_9ce4_8422_2325 ^ u64::from(device) << 32, |h, &b| {
+            (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3)
+        })
+    }
+
+    fn get(&self, device: u16, name: &[u8]) -> Option<&Attr> {
+        let key = Attrs::key(device, name);
+        let at = self.keys.iter().position(|&k| k == key)?;
+        self.names.get(at).filter(|(n, _)| n == name).map(|(_, attr)| attr)
+    }
+
+    fn insert(&mut self, device: u16, name: BString, attr: Attr) {
+        let key = Attrs::key(device, &name);
+        match self.keys.iter().position(|&k| k == key) {
+            Some(at) => self.names[at] = (name, attr),
+            None => {
+                self.keys.push(key);
+                self.names.push((name, attr));
+            }
+        }
+    }
+}
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
@@ -40,7 +69,7 @@ pub(super) struct Facts {
     /// Empty if none is bound.
     driver: Option<BString>,
     /// Absence included; 0 is the event's device, n its parent n - 1.
-    attrs: Vec<Attrs>,
+    attrs: Attrs,
     /// Of `[subsystem/sysname]` devices: few.
     named: Vec<(BString, BString, BString, Attr)>,
     constants: [Option<BString>; 3],
@@ -84,15 +113,12 @@ impl Facts {
     fn learn_attr(&mut self, subject: Subject, name: BString, attr: Attr) {
         let at = match subject {
             Subject::Event => 0,
-            Subject::Parent(n) => usize::from(n) + 1,
+            Subject::Parent(n) => n.saturating_add(1),
             Subject::Named { subsystem, sysname } => {
                 return self.named.push((subsystem, sysname, name, attr));
             }
         };
-        if self.attrs.len() <= at {
-            self.attrs.resize_with(at + 1, Attrs::default);
-        }
-        self.attrs[at].insert(name, attr);
+        self.attrs.insert(at, name, attr);
     }
 
     /// The operation is over.
@@ -103,7 +129,7 @@ impl Facts {
     /// An attribute was written: any name may lead to it (`..`, `*`, `[sub/dev]`), and the kernel may
     /// have stored something else than was written, so all are read again when asked for.
     pub fn forget_attrs(&mut self) {
-        self.attrs.clear();
+        self.attrs = Attrs::default();
         self.named.clear();
     }
 
@@ -135,7 +161,7 @@ impl Facts {
 
     /// Of the event's device (0) or its parent n - 1; None if it is missing.
     pub fn attr(&self, device: u16, name: &BStr) -> Try<Option<&BStr>> {
-        match self.attrs.get(usize::from(device)).and_then(|attrs| attrs.get(name)) {
+        match self.attrs.get(device, name) {
             Some(Attr::Value(value)) => Ok(Some(until_nul(value))),
             Some(_) => Ok(None),
             None => {

@@ -417,7 +417,7 @@ impl Evaluation {
                 b"TAGS" => render_tags(&old.tags),
                 b"CURRENT_TAGS" => render_tags(&old.current_tags),
                 b"USEC_INITIALIZED" => old.usec_initialized.map(|usec| usec.to_string().into()),
-                _ => old.properties.iter().rev().find(|p| p.0 == name).map(|p| p.1.clone()),
+                _ => old.properties.get(name).map(BStr::to_owned),
             };
             if derived.is_some() {
                 return derived;

@@ -55,7 +55,7 @@ fn finish(mut evaluation: Evaluation, world: &mut MemoryWorld, fork: bool) -> (O
     }
     assert_eq!(evaluation.run(), Step::Done);
     let notes = evaluation.take_notes();
-    let outcome = evaluation.into_outcome();
+    let outcome = *evaluation.into_outcome();
     let expected = summary(&outcome);
     for (ask, summary) in forks {
         assert_eq!(summary, expected, "cloned at {ask:?}");

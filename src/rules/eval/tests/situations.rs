@@ -581,11 +581,7 @@ fn imports_from_the_old_state() {
     let mut event = sda();
     event.properties.set("KERNEL_SAYS", "k");
     let record = Record {
-        properties: vec![
-            ("OLD".into(), "o".into()),
-            ("ID_RENAMING".into(), "1".into()),
-            ("DEVTYPE".into(), "r".into()),
-        ],
+        properties: [("OLD", "o"), ("ID_RENAMING", "1"), ("DEVTYPE", "r")].into_iter().collect(),
         links: ["a", "b"].into_iter().collect(),
         usec_initialized: Some(12),
         ..Record::default()
