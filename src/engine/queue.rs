@@ -425,7 +425,7 @@ impl Queue {
 
     /// Whether an event of this device waits or runs; perhaps, where two drivers of one name are concerned.
     pub fn has_event_of(&self, id: &DeviceId) -> bool {
-        self.last.contains_key(&key_of_id(id))
+        self.places.get(&key_of_id(id)).is_some_and(|place| place.last.is_some())
     }
 
     /// Number of events that have not started.
