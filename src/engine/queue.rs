@@ -67,9 +67,15 @@ struct Entry {
     flow: u64,
     /// What it stands on and below.
     touches: Vec<Touch>,
+    /// The insertion that made it; a slot is used again.
+    born: u64,
     /// The last insertion that found this to be in its way.
     found_by: u64,
+    /// How many of `waits_for` are not finished.
     blockers: u32,
+    /// Entries in its way, with their `born`: those that have finished stay listed.
+    waits_for: Vec<(EntryId, u64)>,
+    /// The other end of each `waits_for` of others.
     blocks: Vec<EntryId>,
 }
 
@@ -205,42 +211,68 @@ impl Queue {
         }
         let mut keys = std::mem::take(&mut self.keys);
         keys.take(&uevent);
-        let inserted = self.insert_with(uevent, &keys, now);
+        let inserted = self.insert_with(uevent, &mut keys, now);
         self.keys = keys;
         inserted
     }
 
-    fn insert_with(&mut self, uevent: Uevent, keys: &Keys, now: Now) -> Inserted {
+    fn insert_with(&mut self, uevent: Uevent, keys: &mut Keys, now: Now) -> Inserted {
         if self.waiting() > self.coalesce_above
             && let Some(inserted) = self.coalesce(&uevent, keys)
         {
             return inserted;
         }
-        let uevent = self.put_in_order(uevent, keys);
+        let (uevent, overtaken) = self.put_in_order(uevent, keys);
         let id = self.free.pop().unwrap_or_else(|| {
             self.entries.push(Entry::default());
             EntryId((self.entries.len() - 1) as u32)
         });
         self.insertions += 1;
         self.settle_down(id, keys);
-        let blockers = std::mem::take(&mut self.found);
-        for by in &blockers {
-            self.entries[by.0 as usize].blocks.push(id);
-        }
-        self.seqnums.insert(uevent.seqnum, id);
-        if blockers.is_empty() {
-            self.ready.insert(keys.flow, uevent.seqnum, id);
-        }
         let entry = &mut self.entries[id.0 as usize];
+        entry.born = self.insertions;
         entry.seqnum = uevent.seqnum;
-        entry.uevent = Some(uevent);
         entry.is_used = true;
         entry.received = now;
         entry.flow = keys.flow;
-        entry.blockers = blockers.len() as u32;
-        self.found = blockers;
-        self.found.clear();
+        entry.blockers = 0;
+        self.seqnums.insert(uevent.seqnum, id);
+        let mut found = std::mem::take(&mut self.found);
+        for &by in &found {
+            self.hold(by, id);
+        }
+        if found.is_empty() {
+            self.ready.insert(keys.flow, uevent.seqnum, id);
+        }
+        self.entries[id.0 as usize].uevent = Some(uevent);
+        if let Some(older) = overtaken {
+            self.hold_overtaken(older, &found);
+        }
+        found.clear();
+        self.found = found;
         Inserted::Queued
+    }
+
+    /// From now on `id` waits for `by`.
+    fn hold(&mut self, by: EntryId, id: EntryId) {
+        let blocker = &mut self.entries[by.0 as usize];
+        blocker.blocks.push(id);
+        let born = blocker.born;
+        let entry = &mut self.entries[id.0 as usize];
+        entry.waits_for.push((by, born));
+        entry.blockers += 1;
+    }
+
+    /// The entry `id` has got an event of other places, which `found` are in the way of: it waits for
+    /// those of them that do not wait for it.
+    fn hold_overtaken(&mut self, id: EntryId, found: &[EntryId]) {
+        let Entry { born, flow, seqnum, .. } = self.entries[id.0 as usize];
+        for &by in found.iter().filter(|by| **by != id) {
+            if self.entries[by.0 as usize].born < born {
+                self.hold(by, id);
+                self.ready.remove(flow, (seqnum, id));
+            }
+        }
     }
 
     /// Puts an entry on and below its places; who is there already comes to `found`, each once.
@@ -309,10 +341,11 @@ impl Queue {
                     entry.swallowed.push(Swallowed { seqnum: waiting.seqnum, uuid });
                 }
                 let old = std::mem::replace(&mut entry.seqnum, uevent.seqnum);
+                let flow = entry.flow;
                 entry.uevent = Some(uevent.clone());
                 self.seqnums.remove(&old);
                 self.seqnums.insert(uevent.seqnum, id);
-                self.ready.renumber(keys.flow, (old, id), uevent.seqnum);
+                self.ready.renumber(flow, (old, id), uevent.seqnum);
                 Some(Inserted::Merged)
             }
             // A synthetic add may belong to a device that has a record: its remove must be seen.
@@ -320,9 +353,7 @@ impl Queue {
                 if waiting.properties.get("SYNTH_UUID").is_none()
                     && uevent.properties.get("SYNTH_UUID").is_none() =>
             {
-                let (seqnum, flow) = (entry.seqnum, entry.flow);
-                self.ready.remove(flow, (seqnum, id));
-                self.release(id);
+                self.withdraw(id);
                 Some(Inserted::Cancelled)
             }
             _ => None,
@@ -330,19 +361,62 @@ impl Queue {
     }
 
     /// New kernels may deliver out of order (interop.md 2.8): where the youngest waiting event of the
-    /// device has a higher number, the two change places.
-    fn put_in_order(&mut self, uevent: Uevent, keys: &Keys) -> Uevent {
+    /// device has a higher number, the two change places. That entry keeps what it stands on, so the
+    /// new one, which comes after it, stands on the places of both.
+    fn put_in_order(&mut self, uevent: Uevent, keys: &mut Keys) -> (Uevent, Option<EntryId>) {
         let seqnum = uevent.seqnum;
         match self.waiting_before(keys) {
             Some((id, entry)) if entry.seqnum > seqnum => {
                 let Some(younger) = entry.uevent.replace(uevent) else { unreachable!("it waits") };
                 let old = std::mem::replace(&mut entry.seqnum, seqnum);
+                let flow = entry.flow;
+                keys.add(&entry.touches);
                 self.seqnums.remove(&old);
                 self.seqnums.insert(seqnum, id);
-                self.ready.renumber(keys.flow, (old, id), seqnum);
-                younger
+                self.ready.renumber(flow, (old, id), seqnum);
+                (younger, Some(id))
             }
-            _ => uevent,
+            _ => (uevent, None),
+        }
+    }
+
+    /// Takes a waiting entry out: who waited for it waits for what it waited for, and places that it
+    /// was the youngest on belong to the next older one again.
+    fn withdraw(&mut self, id: EntryId) {
+        let entry = &mut self.entries[id.0 as usize];
+        let (flow, seqnum) = (entry.flow, entry.seqnum);
+        let mut waits_for = std::mem::take(&mut entry.waits_for);
+        let blocks = std::mem::take(&mut entry.blocks);
+        waits_for.retain(|&(by, born)| {
+            let by = &self.entries[by.0 as usize];
+            by.is_used && by.born == born
+        });
+        for &(by, _) in &waits_for {
+            let others = &mut self.entries[by.0 as usize].blocks;
+            if let Some(at) = others.iter().rposition(|other| *other == id) {
+                others.swap_remove(at);
+            }
+            blocks.iter().for_each(|blocked| self.hold(by, *blocked));
+        }
+        self.give_back(id, &waits_for);
+        self.ready.remove(flow, (seqnum, id));
+        let entry = &mut self.entries[id.0 as usize];
+        (entry.waits_for, entry.blocks) = (waits_for, blocks);
+        self.release(id);
+    }
+
+    /// Gives the places that an entry is the youngest on to the youngest of these others there.
+    fn give_back(&mut self, id: EntryId, others: &[(EntryId, u64)]) {
+        for touch in &self.entries[id.0 as usize].touches {
+            let stands = |other: &&(EntryId, u64)| {
+                let touches = &self.entries[other.0.0 as usize].touches;
+                touches.iter().any(|t| t.node.is_none() && t.place == touch.place)
+            };
+            if let Some(place) = self.places.get_mut(&touch.place).filter(|_| touch.node.is_none())
+                && place.last == Some(id)
+            {
+                place.last = others.iter().filter(stands).max_by_key(|(_, born)| *born).map(|(by, _)| *by);
+            }
         }
     }
 
@@ -369,6 +443,7 @@ impl Queue {
         entry.is_used = false;
         entry.uevent = None;
         entry.swallowed = Vec::new();
+        entry.waits_for.clear();
         self.seqnums.remove(&entry.seqnum);
         let mut touches = std::mem::take(&mut entry.touches);
         let mut blocks = std::mem::take(&mut entry.blocks);
@@ -516,6 +591,16 @@ impl Keys {
             path_keys(old, self);
         }
     }
+
+    /// Those of another entry, too.
+    fn add(&mut self, touches: &[Touch]) {
+        for touch in touches {
+            let places = if touch.node.is_none() { &mut self.on } else { &mut self.above };
+            if !places.contains(&touch.place) {
+                places.push(touch.place);
+            }
+        }
+    }
 }
 
 /// One pass over the path gives the hash of each prefix that ends at a `/`.
@@ -543,10 +628,13 @@ fn never_devices(path: &[u8]) -> usize {
 }
 
 #[cfg(test)]
+mod pairwise;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
-    pub(crate) fn uevent(seqnum: u64, action: &str, devpath: &str, extra: &[(&str, &str)]) -> Uevent {
+    pub(super) fn uevent(seqnum: u64, action: &str, devpath: &str, extra: &[(&str, &str)]) -> Uevent {
         let mut lines = vec![
             format!("ACTION={action}"),
             format!("DEVPATH={devpath}"),
@@ -557,7 +645,7 @@ mod tests {
         Uevent::from_lines(lines.iter().map(|l| l.as_bytes())).unwrap()
     }
 
-    fn now() -> Now {
+    pub(super) fn now() -> Now {
         Now::from_secs(1)
     }
 
