@@ -7,6 +7,7 @@
 
 use super::source::{Source, Sources};
 use crate::engine::JobId;
+use crate::helper::dying::Dying;
 use crate::model::command::split_command;
 use crate::model::{Event, Now};
 use crate::rules::ask::Exit;
@@ -145,8 +146,8 @@ pub struct Children {
     next_id: u64,
     /// Pipes that were not read to WouldBlock.
     unread: Vec<(u64, usize)>,
-    /// Given up, not reaped yet.
-    lost: Vec<Child>,
+    /// Given up.
+    lost: Dying,
     finished: Vec<Finished>,
 }
 
@@ -162,7 +163,7 @@ impl Children {
             running: HashMap::new(),
             next_id: 0,
             unread: Vec::new(),
-            lost: Vec::new(),
+            lost: Dying::default(),
             finished: Vec::new(),
         }
     }
@@ -351,7 +352,7 @@ impl Children {
     /// Warnings and deadlines that are due, and room for those that wait: once a turn, after all that
     /// was readable.
     pub fn on_time(&mut self, sources: &Sources, now: Now) {
-        self.lost.retain(|child| matches!(process::try_wait(&child.pidfd), Ok(None)));
+        self.lost.reap(now);
         let mut given_up = Vec::new();
         for (&id, child) in &mut self.running {
             if !child.warned && child.budget.warn_at <= now {
@@ -401,7 +402,7 @@ impl Children {
             (None, false) => c.budget.warn_at.min(c.budget.deadline),
         };
         let waiting = self.waiting.front().filter(|_| self.running.len() < self.max).map(|_| Now::ZERO);
-        self.running.values().map(next).chain(waiting).min()
+        self.running.values().map(next).chain(waiting).chain(self.lost.timeout()).min()
     }
 
     /// Waits for what the children do next and takes it in, where no loop does it for them. An interrupted

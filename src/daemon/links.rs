@@ -7,6 +7,7 @@
 
 use super::source::{Source, Sources};
 use crate::engine::JobId;
+use crate::helper::dying::Dying;
 use crate::helper::pool::Launcher;
 use crate::links::{Change, Origin, Reply, Table};
 use crate::model::event::BuildFnv;
@@ -95,7 +96,7 @@ pub struct Links {
     /// The last dump ended with an error: the next one has to wait.
     dump_failed: bool,
     dump_not_before: Now,
-    dying: Vec<Child>,
+    dying: Dying,
     /// Overruns of the notification socket since the start.
     pub overruns: u64,
 }
@@ -118,7 +119,7 @@ impl Links {
             ready: false,
             dump_failed: false,
             dump_not_before: Now::ZERO,
-            dying: Vec::new(),
+            dying: Dying::default(),
             overruns: 0,
         }
     }
@@ -190,7 +191,11 @@ impl Links {
         let (child, socket) = self.launcher.start(crate::helper::RTNL)?;
         let id = self.next_helper;
         self.next_helper += 1;
-        sources.add(socket.as_fd(), Source::Rtnl(id))?;
+        if let Err(error) = sources.add(socket.as_fd(), Source::Rtnl(id)) {
+            // Its socket is closed: it ends.
+            self.dying.push(child);
+            return Err(error);
+        }
         self.helper = Some(Helper { id, child, socket });
         Ok(())
     }
@@ -353,7 +358,7 @@ impl Links {
 
     /// Requests that are due, and those past their deadline.
     pub fn on_time(&mut self, sources: &Sources, now: Now, answered: &mut Answered) {
-        self.dying.retain(|child| matches!(process::try_wait(&child.pidfd), Ok(None)));
+        self.dying.reap(now);
         let late = self.requests.iter().filter(|(_, (_, deadline))| *deadline <= now);
         for seq in late.map(|(&seq, _)| seq).collect::<Vec<_>>() {
             self.fail_request(seq, Errno(libc::ETIMEDOUT), answered);
@@ -377,7 +382,8 @@ impl Links {
     pub fn timeout(&self) -> Option<Now> {
         let parked = self.parked.values().flatten().filter_map(|p| p.request_at);
         let dump = (self.is_live() && self.table.wants_dump()).then_some(self.dump_not_before);
-        parked.chain(dump).chain(self.requests.values().map(|(_, deadline)| *deadline)).min()
+        let requests = self.requests.values().map(|(_, deadline)| *deadline);
+        parked.chain(dump).chain(requests).chain(self.dying.timeout()).min()
     }
 }
 

@@ -221,6 +221,7 @@ impl Shell {
             || self.engine.can_start()
             || self.intake.is_ready()
             || self.children.has_unread()
+            || self.helpers.has_reply()
             || self.links.is_ready()
             || self.world.watches.is_ready()
             || self.resync_has_work()

@@ -6,6 +6,7 @@
 //! Must stay true: every request gets exactly one reply; a helper works on one operation at a time;
 //! the loop never waits for a helper, not even for its death.
 
+use super::dying::Dying;
 use super::operations::{MAX_MESSAGE, Operation, Reply};
 use crate::model::Now;
 use crate::sys::process::{Child, ExecStrings, Spawn};
@@ -106,8 +107,8 @@ pub struct Pool<C> {
     waiting: VecDeque<Request<C>>,
     start_not_before: Now,
     replies: VecDeque<(C, Reply)>,
-    /// Told to end, not reaped yet.
-    dying: Vec<Child>,
+    /// Told to end.
+    dying: Dying,
     buffer: Vec<u8>,
 }
 
@@ -121,7 +122,7 @@ impl<C> Pool<C> {
             waiting: VecDeque::new(),
             start_not_before: Now::ZERO,
             replies: VecDeque::new(),
-            dying: Vec::new(),
+            dying: Dying::default(),
             buffer: Vec::new(),
         }
     }
@@ -151,6 +152,11 @@ impl<C> Pool<C> {
         self.replies.pop_front()
     }
 
+    /// Whether [`Pool::poll_reply`] has one.
+    pub fn has_reply(&self) -> bool {
+        !self.replies.is_empty()
+    }
+
     /// Operations running and waiting.
     pub fn load(&self) -> (usize, usize) {
         (self.helpers.values().filter(|h| h.work.is_some()).count(), self.waiting.len())
@@ -158,7 +164,7 @@ impl<C> Pool<C> {
 
     /// Nothing runs or waits, and all replies were taken.
     pub fn is_idle(&self) -> bool {
-        self.load() == (0, 0) && self.replies.is_empty()
+        self.load() == (0, 0) && !self.has_reply()
     }
 
     /// When the next request gets a helper of its own, if another may be started.
@@ -217,7 +223,7 @@ impl<C> Pool<C> {
     }
 
     fn start_helper(&mut self, now: Now, register: &dyn Register) -> io::Result<u64> {
-        self.reap();
+        self.dying.reap(now);
         let (child, socket) = self.launcher.start(super::OPERATIONS)?;
         let id = self.next_id;
         self.next_id += 1;
@@ -238,11 +244,6 @@ impl<C> Pool<C> {
             }
             self.dying.push(helper.child);
         }
-    }
-
-    /// Reaps those that have died meanwhile. One that hangs in the kernel stays until it does not.
-    fn reap(&mut self) {
-        self.dying.retain(|child| matches!(process::try_wait(&child.pidfd), Ok(None)));
     }
 
     /// The socket of a helper is readable: takes its reply, gives it the next request.
@@ -296,7 +297,7 @@ impl<C> Pool<C> {
                 }
             }
         }
-        self.reap();
+        self.dying.reap(now);
         self.assign(now, register);
     }
 
@@ -306,7 +307,8 @@ impl<C> Pool<C> {
             Some((_, deadline)) => *deadline,
             None => h.idle_since + IDLE_LIMIT,
         });
-        helpers.chain(self.waiting.iter().map(|r| r.deadline)).chain(self.another_at()).min()
+        let waiting = self.waiting.iter().map(|r| r.deadline);
+        helpers.chain(waiting).chain(self.another_at()).chain(self.dying.timeout()).min()
     }
 }
 
