@@ -81,6 +81,19 @@ fn an_event_whose_helper_cannot_be_started_goes_on() {
 }
 
 #[test]
+fn rules_stay_while_there_is_no_descriptor_to_read_files_with() {
+    in_cell(|| {
+        let mut live = Live::start(FINE);
+        limit_descriptors(live.pid(), Some(0));
+        unsafe { libc::kill(live.pid() as i32, libc::SIGHUP) };
+        eventually("the rules are looked for", || live::log().contains("Too many open files"));
+        limit_descriptors(live.pid(), None);
+        still_works(&mut live);
+        live.stop();
+    });
+}
+
+#[test]
 fn a_helper_that_has_ended_is_reaped_though_nothing_happens() {
     in_cell(|| {
         let mut live = Live::start("SUBSYSTEM==\"net\", ACTION==\"add\", ATTR{ifalias}=\"x\"\n");

@@ -1,7 +1,7 @@
 //! Rules and configuration: read at the start, and again when told to or when files have changed
 //! (rules.md 1.2).
 //!
-//! Must stay true: old rules stay when nothing can be read; running evaluations keep the rules they
+//! Must stay true: old rules stay when nothing can be read, and while there is no descriptor left to read with; running evaluations keep the rules they
 //! began with; files are looked at no more than every 3 s, and only when an event is about to start.
 
 use super::shell::{self, Shell};
@@ -17,12 +17,17 @@ use crate::world::Roots;
 use crate::world::accounts::Accounts;
 use crate::world::config;
 use crate::world::rule_files::{Loaded, RuleFiles, Snapshot};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Between two looks at the files.
 const INTERVAL: Duration = Duration::from_secs(3);
+
+/// Files and folders that are open at one time while files are read.
+const DESCRIPTORS: usize = 4;
 
 /// The rules in use, and where they come from.
 pub struct Rules {
@@ -120,6 +125,13 @@ pub fn compile_all(files: &[SourceFile], resolve_names: ResolveNames, accounts: 
     Arc::new(compiled.rules)
 }
 
+/// Whether there are descriptors for reading files.
+fn try_descriptors() -> io::Result<()> {
+    let stderr = io::stderr();
+    let copies = (0..DESCRIPTORS).map(|_| stderr.as_fd().try_clone_to_owned());
+    copies.collect::<io::Result<Vec<OwnedFd>>>().map(drop)
+}
+
 impl Shell {
     /// Looks at the files if that was long enough ago.
     pub(super) fn reload_if_due(&mut self) {
@@ -164,6 +176,10 @@ impl Shell {
     /// Reads again what has changed.
     pub(super) fn reload_now(&mut self) {
         self.rules.looked_at = self.now;
+        if let Err(error) = try_descriptors() {
+            // Files that cannot be opened are not gone.
+            return log::warn!("Cannot look for changed rules, they stay for now: {error}");
+        }
         if self.world.answers.builtins.changed() {
             log::info!("Reading .link files again");
             self.world.answers.builtins.reload().iter().for_each(|message| log::warn!("{message}"));
