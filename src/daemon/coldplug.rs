@@ -29,6 +29,9 @@ const MAX_QUEUED: usize = 512;
 /// Where more than that wait, the next batch comes after this time nevertheless.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// How often a batch is tried whose helper dies; that may have been another's doing.
+const ATTEMPTS: u8 = 3;
+
 /// A batch is given up after this time.
 const LIMIT: Duration = Duration::from_secs(180);
 
@@ -63,7 +66,10 @@ impl Action {
 pub struct Coldplug {
     started: bool,
     waiting: VecDeque<(Action, BString)>,
-    in_flight: bool,
+    /// What a helper triggers just now.
+    in_flight: Option<(Action, Vec<BString>)>,
+    /// How often the helper of the first that waits has died.
+    failures: u8,
     /// Devices in one batch.
     batch: usize,
     /// When the next batch is triggered whatever else waits.
@@ -97,7 +103,8 @@ impl Default for Coldplug {
         Coldplug {
             started: false,
             waiting: VecDeque::new(),
-            in_flight: false,
+            in_flight: None,
+            failures: 0,
             batch: BATCH,
             patient_until: Now::ZERO,
             resync_at: None,
@@ -110,7 +117,7 @@ impl Default for Coldplug {
 impl Coldplug {
     /// All devices were triggered.
     fn is_over(&self) -> bool {
-        self.waiting.is_empty() && !self.in_flight
+        self.waiting.is_empty() && self.in_flight.is_none()
     }
 
     /// Whether devices were triggered, and what that caused is through. `open` are the lowest numbers that
@@ -134,7 +141,7 @@ impl Coldplug {
 
     /// When there is something to do.
     pub fn timeout(&self) -> Option<Now> {
-        let next = (!self.waiting.is_empty() && !self.in_flight).then_some(self.patient_until);
+        let next = (!self.waiting.is_empty() && self.in_flight.is_none()).then_some(self.patient_until);
         [self.resync_at, next].into_iter().flatten().min()
     }
 
@@ -174,6 +181,27 @@ impl Coldplug {
         }
         (self.resync_at, self.resync_by) = (None, None);
         true
+    }
+
+    /// The batch has its reply. That of a dead helper waits again: nobody knows how far it came.
+    fn on_reply(&mut self, reply: &Reply, now: Now) {
+        self.patient_until = now + PATIENCE;
+        let Some((action, paths)) = self.in_flight.take() else { return };
+        match reply {
+            Reply::Triggered { done, failed } => {
+                self.failures = 0;
+                log::debug!("Triggered {done} devices, {failed} did not take it");
+            }
+            Reply::Died if self.failures + 1 < ATTEMPTS => {
+                self.failures += 1;
+                log::warn!("The helper that triggered {} devices died, they are tried again", paths.len());
+                paths.into_iter().rev().for_each(|path| self.waiting.push_front((action, path)));
+            }
+            other => {
+                self.failures = 0;
+                log::error!("Cannot trigger {} devices: {other:?}", paths.len());
+            }
+        }
     }
 
     /// The next batch, all of one action.
@@ -245,30 +273,23 @@ impl Shell {
             self.start_scan();
         }
         self.go_on_with_resync(is_read);
-        if self.coldplug.in_flight {
+        if self.coldplug.in_flight.is_some() {
             return;
         }
-        let is_busy = waiting > MAX_QUEUED || !is_read;
+        let is_busy = waiting > MAX_QUEUED || !is_read || self.coldplug.failures > 0;
         if is_busy && self.now < self.coldplug.patient_until {
             return;
         }
         let Some((action, syspaths)) = self.coldplug.take_batch() else { return };
-        self.coldplug.in_flight = true;
+        self.coldplug.in_flight = Some((action, syspaths.clone()));
         let operation = Operation::Trigger { text: action.text().into(), syspaths };
         self.request_helper(Caller::Coldplug, operation, self.now + LIMIT);
     }
 
-    pub(super) fn coldplug_replied(&mut self, reply: Reply) {
-        self.coldplug.in_flight = false;
-        self.coldplug.patient_until = self.now + PATIENCE;
+    pub(super) fn coldplug_replied(&mut self, reply: &Reply) {
+        self.coldplug.on_reply(reply, self.now);
         // What the batch caused is read before anyone calls it through.
         self.intake.set_ready();
-        match reply {
-            Reply::Triggered { done, failed } => {
-                log::debug!("Triggered {done} devices, {failed} did not take it")
-            }
-            other => log::error!("Cannot trigger devices: {other:?}"),
-        }
     }
 }
 
@@ -309,6 +330,26 @@ mod tests {
         assert_eq!(coldplug.take_batch(), Some((Action::Add, vec!["a".into()])));
         assert_eq!(coldplug.take_batch(), Some((Action::Change, vec!["b".into(), "c".into()])));
         assert_eq!(coldplug.take_batch(), None);
+    }
+
+    #[test]
+    fn a_batch_whose_helper_dies_is_tried_again_a_few_times() {
+        let mut coldplug = Coldplug::default();
+        coldplug.add([(Action::Add, "a".into()), (Action::Add, "b".into()), (Action::Change, "c".into())]);
+        let first = coldplug.take_batch();
+        for attempt in 1..=ATTEMPTS {
+            coldplug.in_flight.clone_from(&first);
+            assert!(!coldplug.is_over() && coldplug.timeout().is_none());
+            coldplug.on_reply(&Reply::Died, SECOND);
+            assert_eq!(coldplug.timeout(), Some(SECOND + PATIENCE));
+            let next = coldplug.take_batch();
+            match attempt < ATTEMPTS {
+                true => assert_eq!(next, first),
+                false => assert_eq!(next, Some((Action::Change, vec!["c".into()])), "the others go on"),
+            }
+        }
+        coldplug.on_reply(&Reply::Triggered { done: 1, failed: 0 }, SECOND);
+        assert!(coldplug.is_over() && coldplug.failures == 0);
     }
 
     #[test]

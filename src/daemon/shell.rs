@@ -48,7 +48,11 @@ pub enum Caller {
     /// Devices that are triggered one batch after the other.
     Coldplug,
     /// A `change` for devices whose nodes were written to; see [`super::watch::FollowUps`].
-    Trigger { follow_up: u64 },
+    Trigger {
+        follow_up: u64,
+        /// What is to be tried again should the helper die.
+        again: Option<Operation>,
+    },
     /// The partition table of this disk, after its node was written to.
     ReRead { devpath: BString, follow_up: u64 },
 }
@@ -316,8 +320,8 @@ impl Shell {
         while let Some((caller, reply)) = self.helpers.poll_reply() {
             match caller {
                 Caller::Job(job) => self.helper_replied(job, reply),
-                Caller::Coldplug => self.coldplug_replied(reply),
-                Caller::Trigger { follow_up } => self.end_follow_up(follow_up),
+                Caller::Coldplug => self.coldplug_replied(&reply),
+                Caller::Trigger { follow_up, again } => self.triggered(follow_up, again, &reply),
                 Caller::ReRead { devpath, follow_up } => {
                     self.partitions_re_read(devpath.as_ref(), &reply);
                     self.end_follow_up(follow_up);

@@ -262,7 +262,20 @@ impl Shell {
         let operation = Operation::Trigger { text: action.into(), syspaths };
         let follow_up = self.world.follow_ups.begin(None);
         self.mark_queue();
-        self.request_helper(Caller::Trigger { follow_up }, operation, self.now + RE_READ_LIMIT);
+        let caller = Caller::Trigger { follow_up, again: Some(operation.clone()) };
+        self.request_helper(caller, operation, self.now + RE_READ_LIMIT);
+    }
+
+    /// A trigger has ended; one whose helper died is tried once more.
+    pub(super) fn triggered(&mut self, follow_up: u64, again: Option<Operation>, reply: &Reply) {
+        if let (Reply::Died, Some(operation)) = (reply, again) {
+            let caller = Caller::Trigger { follow_up, again: None };
+            return self.request_helper(caller, operation, self.now + RE_READ_LIMIT);
+        }
+        if let Some(errno) = reply.errno() {
+            log::warn!("Cannot trigger devices whose nodes were written to: {errno}");
+        }
+        self.end_follow_up(follow_up);
     }
 
     /// The events that it caused are in the queue before anyone calls it through.
