@@ -92,7 +92,7 @@ impl Bench {
                     answers.push(result);
                     facts.push(Fact::Rtnl(result));
                 }
-                Tried::Need(Need::Driver { ifname }) => {
+                Tried::Need(Need::Driver { ifname, .. }) => {
                     let socket = ioctl::interface_socket().unwrap();
                     let driver = ioctl::driver_of(socket.as_fd(), &ifname);
                     facts.push(Fact::Driver(driver.map(Some).map_err(|e| Errno::of(&e))));

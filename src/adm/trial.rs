@@ -136,6 +136,7 @@ impl Trial {
                 Fact::Exit(self.run_program(wanted)?)
             }
             Need::Helper(operation) => Fact::Helper(perform_dry(&operation)),
+            Need::Driver { ifname, .. } => Fact::Helper(perform_dry(&Operation::Driver { ifname })),
             // All these requests change a link.
             Need::Rtnl(_) => Fact::Rtnl(Ok(())),
         })

@@ -41,7 +41,10 @@ pub enum Need {
     /// The row of this link, refreshed by a targeted request: a column that changes silently is asked for.
     FreshLink(IfIndex),
     /// The driver of an interface by ethtool GDRVINFO, in a helper. -> [`Fact::Driver`]
-    Driver { ifname: BString },
+    ///
+    /// While this is asked for one interface, others with the same `constant_of` need not ask: when the
+    /// answer is there, they are tried again without a fact.
+    Driver { ifname: BString, constant_of: Option<BString> },
     /// The permanent address of an interface by ethtool GPERMADDR, in a helper. -> [`Fact::PermanentAddress`]
     PermanentAddress { ifname: BString },
     /// An rtnetlink request (complete message, NLM_F_ACK set), sent by the request helper. Its sequence

@@ -26,6 +26,16 @@ enum Origin {
     Parent(BString),
 }
 
+impl Origin {
+    fn name(&self) -> BString {
+        let (what, name) = match self {
+            Origin::Kind(name) => ("kind ", name),
+            Origin::Parent(name) => ("driver ", name),
+        };
+        [what.as_bytes(), name].concat().into()
+    }
+}
+
 /// The answers so far.
 #[derive(Debug, Default)]
 pub struct Drivers(RefCell<HashMap<Origin, BString>>);
@@ -59,7 +69,10 @@ pub(super) fn run(call: &Call, sysfs: &Sysfs, links: &Table, roots: &Roots, driv
         _ => None,
     });
     match answer {
-        None => Tried::Need(Need::Driver { ifname: event.device.sysname.clone() }),
+        None => Tried::Need(Need::Driver {
+            ifname: event.device.sysname.clone(),
+            constant_of: origin.as_ref().map(Origin::name),
+        }),
         Some(answer) => Tried::Done(learn(&answer, origin, drivers)),
     }
 }

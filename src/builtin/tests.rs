@@ -111,7 +111,8 @@ fn one_question_answers_for_all_links_of_a_kind() {
     let machine = Machine::new();
     let (builtins, event) = (builtins(&machine), net_event(&machine, Action::Add));
     let driver = |table: &Table, facts: &[Fact]| run(&builtins, BuiltinName::NetDriver, &event, table, facts);
-    let need = Tried::Need(Need::Driver { ifname: "mudev-not-there".into() });
+    let need =
+        Tried::Need(Need::Driver { ifname: "mudev-not-there".into(), constant_of: Some("kind veth".into()) });
     assert_eq!(driver(&table("veth"), &[]), need);
     // Failures and silence teach nothing.
     for (answer, success) in [
@@ -179,7 +180,10 @@ fn rules_that_do_not_ask_for_the_driver_get_it_with_the_settings() {
     let setup = |event: &Event, facts: &[Fact]| {
         run(&builtins, BuiltinName::NetSetupLink, event, &table("veth"), facts)
     };
-    assert_eq!(setup(&event, &[]), Tried::Need(Need::Driver { ifname: "mudev-not-there".into() }));
+    assert_eq!(
+        setup(&event, &[]),
+        Tried::Need(Need::Driver { ifname: "mudev-not-there".into(), constant_of: Some("kind veth".into()) })
+    );
     for (answer, driver, file) in [
         (Ok(None), None, false),
         (Err(Errno(libc::EIO)), None, false),

@@ -6,7 +6,7 @@ use super::shell::Shell;
 use super::task::{Fact, Need, Pending, Task, World};
 use super::trace::Recorder;
 use crate::engine::{AtOnce, JobId, Output, Reply, Tried};
-use crate::helper::operations;
+use crate::helper::operations::{self, Operation};
 use crate::links::{self, Table};
 use crate::model::{Event, Now};
 use crate::rules::Ask;
@@ -80,6 +80,8 @@ impl Shell {
     /// A helper has done what this job's task wanted.
     pub fn helper_replied(&mut self, job: JobId, reply: operations::Reply) {
         self.facts.push_back((job, Fact::Helper(reply)));
+        let waiting = self.questions.end(job);
+        self.facts.extend(waiting.into_iter().map(|job| (job, Fact::Asked)));
     }
 
     /// The kernel has answered a request of this job's task.
@@ -124,6 +126,11 @@ impl Shell {
                 self.run_program(job, purpose, command.as_ref());
             }
             Need::Helper(operation) => self.ask_helper(job, operation),
+            Need::Driver { ifname, constant_of } => {
+                if self.questions.begin(job, constant_of) {
+                    self.ask_helper(job, Operation::Driver { ifname });
+                }
+            }
             Need::Rtnl(mut message) => {
                 let seq = self.links.table.next_seq();
                 links::request::set_seq(&mut message, seq);

@@ -2,7 +2,7 @@
 //!
 //! * [`shell`]: the one owner and its loop; [`source`]: what the loop watches;
 //! * in: [`intake`] (events of the kernel or of a file), [`links`], [`watch`], [`control`], [`status`];
-//! * out: [`task`], [`answer`], [`perform`], [`slow`] (what jobs want), [`children`];
+//! * out: [`task`], [`answer`], [`perform`], [`questions`], [`slow`] (what jobs want), [`children`];
 //! * around: [`options`], [`readiness`], [`reload`], [`coldplug`], [`mend`], [`leftovers`], [`trace`].
 
 pub mod answer;
@@ -17,7 +17,8 @@ pub mod listener;
 pub mod mend;
 pub mod options;
 pub mod perform;
-pub mod readiness;
+pub mod questions;
+mod readiness;
 pub mod reload;
 pub mod resync;
 pub mod shell;

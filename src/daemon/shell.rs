@@ -14,6 +14,7 @@ use super::control::Control;
 use super::intake::Intake;
 use super::leftovers::Leftovers;
 use super::links::{Answered, Links};
+use super::questions::Questions;
 use super::readiness::Readiness;
 use super::reload::Rules;
 use super::resync::Resync;
@@ -93,6 +94,8 @@ pub struct Shell {
     pub stats: Stats,
     /// What tasks are done with.
     pub world: World,
+    /// What helpers are asked that several jobs want to know.
+    pub(super) questions: Questions,
     /// Properties that clients have set for all events: programs get them too.
     pub globals: BTreeMap<BString, BString>,
     /// Jobs whose rules asked for a log level of their own.

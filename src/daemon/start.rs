@@ -10,6 +10,7 @@ use super::intake::{self, Intake};
 use super::leftovers::Leftovers;
 use super::links::Links;
 use super::options::CommandLine;
+use super::questions::Questions;
 use super::readiness::Readiness;
 use super::reload::Rules;
 use super::resync::Resync;
@@ -366,6 +367,7 @@ fn assemble(
         recorder,
         stats: Stats::default(),
         world,
+        questions: Questions::default(),
         globals: BTreeMap::new(),
         job_levels: HashMap::new(),
         queue_file: QueueFile::new(&line.roots),

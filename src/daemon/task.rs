@@ -78,6 +78,12 @@ pub enum Need {
         capture: bool,
     },
     Helper(Operation),
+    /// The driver of an interface, of a helper; what else is asked under the same name meanwhile waits for
+    /// that answer.
+    Driver {
+        ifname: BString,
+        constant_of: Option<BString>,
+    },
     /// An rtnetlink request; its sequence number is filled in by who sends it.
     Rtnl(Vec<u8>),
 }
@@ -90,6 +96,8 @@ pub enum Fact {
     Exit(Exit),
     Helper(HelperReply),
     Rtnl(Result<(), Errno>),
+    /// Somebody else has asked the same; what was learned by that is known now.
+    Asked,
 }
 
 /// What is remembered of a job while it asks.
@@ -290,7 +298,7 @@ impl Answers {
             builtin::Tried::Need(need) => Err(match need {
                 builtin::Need::Link(ifindex) => Need::Link(ifindex),
                 builtin::Need::FreshLink(ifindex) => Need::FreshLink { ifindex, statistics: false },
-                builtin::Need::Driver { ifname } => Need::Helper(Operation::Driver { ifname }),
+                builtin::Need::Driver { ifname, constant_of } => Need::Driver { ifname, constant_of },
                 builtin::Need::PermanentAddress { ifname } => {
                     Need::Helper(Operation::PermanentAddress { ifname })
                 }
@@ -484,6 +492,6 @@ fn builtin_fact(fact: &Fact) -> Option<builtin::Fact> {
         Fact::Helper(HelperReply::Address(result)) => builtin::Fact::PermanentAddress(result.clone()),
         Fact::Helper(HelperReply::Done(result)) => builtin::Fact::Written(*result),
         Fact::Helper(_) => builtin::Fact::Hung,
-        Fact::Exit(_) => return None,
+        Fact::Exit(_) | Fact::Asked => return None,
     })
 }

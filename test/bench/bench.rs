@@ -260,10 +260,11 @@ fn missing_builtins_called() -> usize {
         .count()
 }
 
-/// Writes `change` for /dev/null every 10 ms; returns what was sent when.
+/// Writes `change` for /dev/null every 10 ms (`BENCH_PROBE_MS`: fewer, to count instructions); returns what was sent when.
 fn probe(probing: &AtomicBool, rare: bool) -> Vec<(String, Instant)> {
     let mut sent = Vec::new();
-    let pause = Duration::from_millis(if rare { 1000 } else { 10 });
+    let usual = std::env::var("BENCH_PROBE_MS").ok().and_then(|ms| ms.parse().ok()).unwrap_or(10);
+    let pause = Duration::from_millis(if rare { 1000 } else { usual });
     let mut next = Instant::now();
     while probing.load(Ordering::Acquire) {
         let uuid = format!("{:08x}-0000-4000-8000-{:012x}", std::process::id(), sent.len());
