@@ -110,7 +110,7 @@ fn a_burst_is_served_by_one_helper_and_a_request_that_has_waited_gets_another() 
     let soon = bench.pool.timeout().expect("there is work");
     assert!(now < soon && soon < now + Duration::from_millis(10));
     bench.pool.on_time(soon, &bench.sockets);
-    assert!(bench.sockets.0.borrow().len() > 1, "the first is still at its first");
+    assert_eq!(bench.sockets.0.borrow().len(), 2, "the first is still at its first");
     for _ in 0..20 {
         assert_eq!(bench.reply().0, "x");
     }
@@ -180,12 +180,17 @@ fn disks_that_hang_leave_helpers_for_other_work() {
     for _ in 0..20 {
         bench.request("disk", Operation::LockDisk { path: "/dev/none".into() }, LIMIT);
     }
-    // All have waited long enough to be given more helpers.
-    bench.pool.on_time(monotonic() + Duration::from_millis(10), &bench.sockets);
+    // One helper more at a time, as long as some have waited long enough.
+    let mut now = monotonic();
+    let mut go_on = |bench: &mut Bench| {
+        now += Duration::from_millis(10);
+        bench.pool.on_time(now, &bench.sockets);
+    };
+    (0..10).for_each(|_| go_on(&mut bench));
     assert_eq!(bench.pool.load(), (5, 15));
     for working in 6..=8 {
         bench.request("other", read_attr("/proc/self/comm"), LIMIT);
-        bench.pool.on_time(monotonic() + Duration::from_millis(10), &bench.sockets);
+        go_on(&mut bench);
         assert_eq!(bench.pool.load(), (working, 15), "it does not wait behind the disks");
     }
     drop(bench);

@@ -131,7 +131,8 @@ fn one_question_answers_for_all_links_of_a_kind() {
     };
     assert_eq!(property(&result, "ID_NET_DRIVER").unwrap(), "veth");
     assert_eq!(driver(&table("veth"), &[]), Tried::Done(result));
-    assert_eq!(driver(&table("bridge"), &[]), need);
+    let other = Need::Driver { ifname: "mudev-not-there".into(), constant_of: Some("kind bridge".into()) };
+    assert_eq!(driver(&table("bridge"), &[]), Tried::Need(other));
 }
 
 #[test]

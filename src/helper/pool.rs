@@ -26,8 +26,8 @@ const MAX_HELPERS: usize = 8;
 /// must not wait for them.
 const MAX_DISK_HELPERS: usize = 5;
 
-/// Another helper is started when a request has waited for this long. Most operations take less, and a
-/// helper costs a process: a burst of requests is served by the first.
+/// Another helper is started when a request has waited for this long, and this long after the one before.
+/// Most operations take less, and a helper costs a process: a burst of requests is served by the first.
 const PATIENCE: Duration = Duration::from_millis(3);
 
 /// How long no other helper is started when one could not be.
@@ -225,6 +225,7 @@ impl<C> Pool<C> {
     fn start_helper(&mut self, now: Now, register: &dyn Register) -> io::Result<u64> {
         self.dying.reap(now);
         let (child, socket) = self.launcher.start(super::OPERATIONS)?;
+        self.start_not_before = now + PATIENCE;
         let id = self.next_id;
         self.next_id += 1;
         let watched = register.watch(socket.as_fd(), id);
