@@ -74,8 +74,8 @@ fn an_operation_is_performed_in_another_process() {
     let mut bench = Bench::new(env!("CARGO_BIN_EXE_mudev"));
     bench.request("a", read_attr("/proc/self/comm"), LIMIT);
     assert_eq!(bench.reply(), ("a", Reply::Text(Ok(Some("mudev-helper".into())))));
-    bench.request("b", Operation::Driver { ifname: "no-such-link".into() }, LIMIT);
-    assert_eq!(bench.reply(), ("b", Reply::Text(Err(mudev::model::Errno(libc::ENODEV)))));
+    bench.request("b", Operation::PermanentAddress { ifname: "no-such-link".into() }, LIMIT);
+    assert_eq!(bench.reply(), ("b", Reply::Address(Err(mudev::model::Errno(libc::ENODEV)))));
     bench.request("c", Operation::PermanentAddress { ifname: "lo".into() }, LIMIT);
     assert_eq!(bench.reply(), ("c", Reply::Address(Ok("".into()))), "the kernel's, in this namespace");
     assert!(bench.pool.is_idle());

@@ -13,8 +13,9 @@ use crate::daemon::reload;
 use crate::daemon::task::{Answers, Fact, Need};
 use crate::engine::JobId;
 use crate::helper::operations::{Operation, Reply as HelperReply};
+use crate::helper::rtnl;
 use crate::links::{Origin, Reply, Table};
-use crate::model::{Action, Event, IfIndex, ResolveNames, SeqNum, Uevent};
+use crate::model::{Action, Errno, Event, IfIndex, ResolveNames, SeqNum, Uevent};
 use crate::rules::ask::Exit;
 use crate::rules::eval::{EvalConfig, Evaluation, Step};
 use crate::rules::outcome::Outcome;
@@ -136,7 +137,7 @@ impl Trial {
                 Fact::Exit(self.run_program(wanted)?)
             }
             Need::Helper(operation) => Fact::Helper(perform_dry(&operation)),
-            Need::Driver { ifname, .. } => Fact::Helper(perform_dry(&Operation::Driver { ifname })),
+            Need::Driver { ifname, .. } => Fact::Driver(rtnl::driver(&ifname).map_err(|e| Errno::of(&e))),
             // All these requests change a link.
             Need::Rtnl(_) => Fact::Rtnl(Ok(())),
         })
@@ -155,9 +156,7 @@ fn perform_dry(operation: &Operation) -> HelperReply {
             log::info!("Would write {value:?} to {path}");
             HelperReply::Done(Ok(()))
         }
-        Operation::ReadAttr { .. } | Operation::Driver { .. } | Operation::PermanentAddress { .. } => {
-            operation.clone().perform()
-        }
+        Operation::ReadAttr { .. } | Operation::PermanentAddress { .. } => operation.clone().perform(),
         _ => HelperReply::Done(Ok(())),
     }
 }

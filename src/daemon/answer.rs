@@ -2,14 +2,16 @@
 //! children, helpers and the link table.
 
 use super::children::Purpose;
+use super::links::RtnlFor;
 use super::shell::Shell;
 use super::task::{Fact, Need, Pending, Task, World};
 use super::trace::Recorder;
 use crate::engine::{AtOnce, JobId, Output, Reply, Tried};
-use crate::helper::operations::{self, Operation};
+use crate::helper::operations;
 use crate::links::{self, Table};
-use crate::model::{Event, Now};
+use crate::model::{Errno, Event, Now};
 use crate::rules::Ask;
+use bstr::BString;
 use log::LevelFilter;
 use std::collections::HashMap;
 
@@ -80,6 +82,11 @@ impl Shell {
     /// A helper has done what this job's task wanted.
     pub fn helper_replied(&mut self, job: JobId, reply: operations::Reply) {
         self.facts.push_back((job, Fact::Helper(reply)));
+    }
+
+    /// The request helper has told the driver that this job's task wanted.
+    pub fn driver_is_known(&mut self, job: JobId, driver: Result<BString, Errno>) {
+        self.facts.push_back((job, Fact::Driver(driver)));
         let waiting = self.questions.end(job);
         self.facts.extend(waiting.into_iter().map(|job| (job, Fact::Asked)));
     }
@@ -128,13 +135,19 @@ impl Shell {
             Need::Helper(operation) => self.ask_helper(job, operation),
             Need::Driver { ifname, constant_of } => {
                 if self.questions.begin(job, constant_of) {
-                    self.ask_helper(job, Operation::Driver { ifname });
+                    let seq = self.links.table.next_seq();
+                    self.request_rtnl(
+                        RtnlFor::Driver(job),
+                        job,
+                        seq,
+                        links::request::ask_driver(&ifname, seq),
+                    );
                 }
             }
             Need::Rtnl(mut message) => {
                 let seq = self.links.table.next_seq();
                 links::request::set_seq(&mut message, seq);
-                self.request_rtnl(job, seq, message);
+                self.request_rtnl(RtnlFor::Job(job), job, seq, message);
             }
         }
     }

@@ -34,6 +34,9 @@ const MAX_NOTIFICATION: usize = 16 * 1024;
 /// Batches of notifications read in one go.
 const MAX_BATCHES: usize = 256;
 
+/// Bytes of requests in one datagram to the helper.
+const MAX_REQUESTS: usize = 16 * 1024;
+
 /// A dump or a request for a link is waited for this long. Whoever holds RTNL that long is at fault,
 /// but it must not cost us a job.
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);
@@ -49,6 +52,8 @@ pub enum RtnlFor {
     Link(IfIndex),
     /// Whatever a job wants: the reply goes to [`Answered::replies`].
     Job(JobId),
+    /// The driver that a job wants to know: [`Answered::drivers`].
+    Driver(JobId),
 }
 
 /// A job that waits for a link.
@@ -68,6 +73,8 @@ pub struct Answered {
     pub heard: Vec<JobId>,
     /// Replies to requests of jobs.
     pub replies: Vec<(JobId, Reply)>,
+    /// Names of drivers, empty if the driver has none to tell.
+    pub drivers: Vec<(JobId, Result<BString, Errno>)>,
 }
 
 struct Helper {
@@ -84,7 +91,7 @@ pub struct Links {
     launcher: Launcher,
     helper: Option<Helper>,
     next_helper: u64,
-    /// Requests that the helper's socket had no room for.
+    /// Requests of this turn, and those that the helper's socket had no room for.
     outbox: VecDeque<Vec<u8>>,
     requests: HashMap<u32, (RtnlFor, Now), BuildFnv>,
     parked: HashMap<IfIndex, Vec<Parked>, BuildFnv>,
@@ -139,6 +146,7 @@ impl Links {
         let Some(socket) = &self.socket else { return Ok(()) };
         sources.add(socket.as_fd(), Source::Links)?;
         self.dump_if_needed(sources, now);
+        self.send_requests();
         Ok(())
     }
 
@@ -184,7 +192,6 @@ impl Links {
             return;
         }
         self.outbox.push_back(bytes);
-        self.flush();
     }
 
     fn start_helper(&mut self, sources: &Sources) -> io::Result<()> {
@@ -200,13 +207,16 @@ impl Links {
         Ok(())
     }
 
-    fn flush(&mut self) {
+    /// Hands the helper what a turn has brought, in one datagram where it fits. Must be called before the loop
+    /// waits.
+    pub fn send_requests(&mut self) {
         let Some(helper) = &self.helper else { return };
-        while let Some(bytes) = self.outbox.front() {
-            match unix::send(helper.socket.as_fd(), bytes) {
-                Ok(()) => drop(self.outbox.pop_front()),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // Its end is read from its socket.
+        while !self.outbox.is_empty() {
+            let count = fitting(&self.outbox);
+            let datagram: Vec<u8> = self.outbox.iter().take(count).flatten().copied().collect();
+            match unix::send(helper.socket.as_fd(), &datagram) {
+                Ok(()) => drop(self.outbox.drain(..count)),
+                // Full: the rest goes when it has replied. Or at its end, which is read from its socket.
                 Err(_) => return,
             }
         }
@@ -285,7 +295,6 @@ impl Links {
             }
         }
         self.buffer = buffer;
-        self.flush();
     }
 
     fn on_reply(&mut self, bytes: &[u8], answered: &mut Answered) {
@@ -313,6 +322,9 @@ impl Links {
                 self.release(ifindex, answered);
             }
             Some((RtnlFor::Job(job), _)) => answered.replies.push((job, reply)),
+            Some((RtnlFor::Driver(job), _)) => {
+                answered.drivers.push((job, reply.result.map(|()| reply.text)));
+            }
             None => {}
         }
     }
@@ -385,6 +397,16 @@ impl Links {
         let requests = self.requests.values().map(|(_, deadline)| *deadline);
         parked.chain(dump).chain(requests).chain(self.dying.timeout()).min()
     }
+}
+
+/// How many messages from the front go into one datagram: at least one. All are padded to whole words.
+fn fitting(messages: &VecDeque<Vec<u8>>) -> usize {
+    let mut bytes = 0;
+    let fits = |message: &&Vec<u8>| {
+        bytes += message.len();
+        bytes <= MAX_REQUESTS
+    };
+    messages.iter().take_while(fits).count().max(1)
 }
 
 impl Drop for Links {

@@ -13,7 +13,7 @@ use super::coldplug::Coldplug;
 use super::control::Control;
 use super::intake::Intake;
 use super::leftovers::Leftovers;
-use super::links::{Answered, Links};
+use super::links::{Answered, Links, RtnlFor};
 use super::questions::Questions;
 use super::readiness::Readiness;
 use super::reload::Rules;
@@ -214,6 +214,7 @@ impl Shell {
         self.collect();
         self.work();
         self.after_work();
+        self.links.send_requests();
         self.stats.turns += 1;
         let took = monotonic().saturating_sub(began).as_micros() as u64;
         self.stats.longest_turn_usec = self.stats.longest_turn_usec.max(took);
@@ -291,6 +292,9 @@ impl Shell {
         }
         for (job, reply) in answered.replies {
             self.rtnl_replied(job, reply);
+        }
+        for (job, driver) in answered.drivers {
+            self.driver_is_known(job, driver);
         }
     }
 
@@ -489,11 +493,12 @@ impl Shell {
     }
 
     /// Sends an rtnetlink request for a job; `bytes` carry a sequence number of
-    /// [`crate::links::Table::next_seq`]. The reply goes to `rtnl_replied` of [`super::answer`].
-    pub fn request_rtnl(&mut self, job: JobId, seq: u32, bytes: Vec<u8>) {
+    /// [`crate::links::Table::next_seq`]. The reply goes to `rtnl_replied` or `driver_is_known` of
+    /// [`super::answer`].
+    pub fn request_rtnl(&mut self, what: RtnlFor, job: JobId, seq: u32, bytes: Vec<u8>) {
         let started = self.engine.job_started(job).unwrap_or(self.now);
         let deadline = started + self.settings.event_timeout;
-        self.links.request(&self.sources, seq, bytes, super::links::RtnlFor::Job(job), deadline);
+        self.links.request(&self.sources, seq, bytes, what, deadline);
     }
 
     fn on_signals(&mut self) {

@@ -78,8 +78,8 @@ pub enum Need {
         capture: bool,
     },
     Helper(Operation),
-    /// The driver of an interface, of a helper; what else is asked under the same name meanwhile waits for
-    /// that answer.
+    /// The driver of an interface, from the request helper; what else is asked under the same name meanwhile
+    /// waits for that answer.
     Driver {
         ifname: BString,
         constant_of: Option<BString>,
@@ -96,6 +96,7 @@ pub enum Fact {
     Exit(Exit),
     Helper(HelperReply),
     Rtnl(Result<(), Errno>),
+    Driver(Result<BString, Errno>),
     /// Somebody else has asked the same; what was learned by that is known now.
     Asked,
 }
@@ -488,7 +489,8 @@ fn builtin_fact(fact: &Fact) -> Option<builtin::Fact> {
     Some(match fact {
         Fact::Link => builtin::Fact::Link,
         Fact::Rtnl(result) => builtin::Fact::Rtnl(*result),
-        Fact::Helper(HelperReply::Text(result)) => builtin::Fact::Driver(result.clone()),
+        Fact::Driver(Err(Errno(libc::EOPNOTSUPP))) => builtin::Fact::Driver(Ok(None)),
+        Fact::Driver(result) => builtin::Fact::Driver(result.clone().map(Some)),
         Fact::Helper(HelperReply::Address(result)) => builtin::Fact::PermanentAddress(result.clone()),
         Fact::Helper(HelperReply::Done(result)) => builtin::Fact::Written(*result),
         Fact::Helper(_) => builtin::Fact::Hung,

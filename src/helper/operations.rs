@@ -27,8 +27,6 @@ pub enum Operation {
     WriteSysctl { path: BString, value: BString },
     /// Read an attribute that is known to be slow. -> [`Reply::Text`], None if it is not there
     ReadAttr { path: BString },
-    /// Driver of an interface by ethtool (GDRVINFO). -> [`Reply::Text`]
-    Driver { ifname: BString },
     /// Permanent address of an interface by ethtool (GPERMADDR). -> [`Reply::Address`]
     PermanentAddress { ifname: BString },
     /// Lock the disk and re-read its partition table (rules.md 11.4). `syspath` is that of the disk.
@@ -73,7 +71,6 @@ impl Operation {
             Operation::WriteAttr { path, value } => message(1, &[path, value]),
             Operation::WriteSysctl { path, value } => message(2, &[path, value]),
             Operation::ReadAttr { path } => message(3, &[path]),
-            Operation::Driver { ifname } => message(4, &[ifname]),
             Operation::ReReadPartitions { devnode, syspath } => message(5, &[devnode, syspath]),
             Operation::Trigger { text, syspaths } => {
                 let all: Vec<&[u8]> =
@@ -116,7 +113,6 @@ impl Operation {
             1 => Operation::WriteAttr { path: next()?, value: next()? },
             2 => Operation::WriteSysctl { path: next()?, value: next()? },
             3 => Operation::ReadAttr { path: next()? },
-            4 => Operation::Driver { ifname: next()? },
             5 => Operation::ReReadPartitions { devnode: next()?, syspath: next()? },
             6 => return Some(Operation::Trigger { text: next()?, syspaths: texts.collect() }),
             7 => Operation::PermanentAddress { ifname: next()? },
@@ -138,7 +134,6 @@ impl Operation {
                 Reply::Done(place(at).and_then(|at| files::write_parameter(at, value)))
             }
             Operation::ReadAttr { path } => Reply::Text(read(path)),
-            Operation::Driver { ifname } => Reply::Text(driver(ifname)),
             Operation::PermanentAddress { ifname } => Reply::Address(permanent_address(ifname)),
             Operation::ReReadPartitions { devnode, syspath } => Reply::Partitions(re_read(devnode, syspath)),
             Operation::LockDisk { path: at } => Reply::Lock(place(at).and_then(nodes::lock_disk)),
@@ -288,15 +283,6 @@ fn read(file: &BString) -> Result<Option<BString>, Errno> {
     Ok(Some(content.into()))
 }
 
-fn driver(ifname: &BString) -> Result<Option<BString>, Errno> {
-    let name = sys::ioctl::interface_socket().and_then(|s| sys::ioctl::driver_of(s.as_fd(), ifname));
-    match name {
-        Ok(name) => Ok(Some(name)),
-        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(None),
-        Err(error) => Err(Errno::of(&error)),
-    }
-}
-
 fn permanent_address(ifname: &BString) -> Result<BString, Errno> {
     let address =
         sys::ioctl::interface_socket().and_then(|s| sys::ioctl::permanent_address_of(s.as_fd(), ifname));
@@ -321,7 +307,6 @@ mod tests {
             Operation::WriteAttr { path: "/sys/a".into(), value: "1".into() },
             Operation::WriteSysctl { path: "/proc/sys/a".into(), value: "".into() },
             Operation::ReadAttr { path: "/sys/a".into() },
-            Operation::Driver { ifname: "eth0".into() },
             Operation::PermanentAddress { ifname: "eth0".into() },
             Operation::ReReadPartitions { devnode: "/dev/sda".into(), syspath: "/sys/block/sda".into() },
             Operation::Trigger { text: "add".into(), syspaths: vec!["/sys/a".into(), "/sys/b".into()] },

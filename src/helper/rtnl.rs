@@ -1,15 +1,17 @@
 //! The request helper: carries rtnetlink requests, because the kernel works on them *inside the sender's
 //! system call*, under the RTNL lock, and the loop must not wait for that lock.
 //!
-//! Protocol on the SEQPACKET socket of file descriptor 0: each datagram in is one raw netlink request
-//! (links/request.rs), each datagram out is one raw datagram of the kernel's reply, up to and including the
-//! one that ends it (NLMSG_ERROR, NLMSG_DONE, or the single row of a request for one). Requests are served
-//! one after the other, in order. Whatever goes wrong here is told as an NLMSG_ERROR with the request's
+//! Protocol on the SEQPACKET socket of file descriptor 0: each datagram in is one or more raw netlink
+//! requests (links/request.rs), each datagram out is one raw datagram of the kernel's reply, up to and
+//! including the one that ends it (NLMSG_ERROR, NLMSG_DONE, or the single row of a request for one). Requests
+//! are served one after the other, in order. [`ASK_DRIVER`] is for the helper itself: ethtool takes the same
+//! lock, and a driver that hangs in it holds up all other requests anyway. Whatever goes wrong here is told as an NLMSG_ERROR with the request's
 //! sequence number: **every request gets an end**, so the loop needs no second way to learn of failures,
 //! but the closing of the socket.
 
 use crate::links::wire::{self, *};
-use crate::sys::{netlink, unix};
+use crate::sys::{self, netlink, unix};
+use bstr::BString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -28,25 +30,57 @@ pub fn serve_rtnl(client: BorrowedFd<'_>) -> io::Result<()> {
         if received.len == 0 {
             return Ok(());
         }
-        let message = buffer.get_mut(..received.len).filter(|_| !received.truncated).unwrap_or_default();
-        let Some(request) = Request::prepare(message) else {
+        if received.truncated || !serve_datagram(client, route.as_fd(), &buffer[..received.len])? {
             // Not even a header: there is no sequence number to answer to.
-            log::warn!("rtnetlink request of {} bytes is not a message, ignored", received.len);
-            continue;
-        };
-        let mut served = netlink::send(route.as_fd(), message).map_err(Failed::Kernel);
-        if served.is_ok() {
-            served = forward(client, route.as_fd(), &request, &mut buffer);
-        }
-        if let Err(Failed::Kernel(error)) = served {
-            served = unix::send(client, &request.failure(&error)).map_err(Failed::Client);
-        }
-        match served {
-            Err(Failed::Client(error)) if is_gone(&error) => return Ok(()),
-            Err(Failed::Client(error)) => return Err(error),
-            _ => {}
+            log::warn!("rtnetlink requests of {} bytes are no messages, ignored", received.len);
         }
     }
+}
+
+/// Serves all requests of a datagram; false if it does not end with one.
+fn serve_datagram(client: BorrowedFd, route: BorrowedFd, datagram: &[u8]) -> io::Result<bool> {
+    let mut reply = vec![0; BUFFER];
+    let mut rest = datagram;
+    while !rest.is_empty() {
+        let Some(length) = wire::message_len(rest) else { return Ok(false) };
+        let (message, after) = rest.split_at(length);
+        rest = after.get(wire::align(length) - length..).unwrap_or_default();
+        let mut message = message.to_vec();
+        let Some(request) = Request::prepare(&mut message) else { return Ok(false) };
+        match serve_request(client, route, &request, &message, &mut reply) {
+            Err(error) if is_gone(&error) => return Ok(true),
+            other => other?,
+        }
+    }
+    Ok(true)
+}
+
+fn serve_request(
+    client: BorrowedFd,
+    route: BorrowedFd,
+    request: &Request,
+    message: &[u8],
+    buffer: &mut [u8],
+) -> io::Result<()> {
+    let served = match request.driver_of(message) {
+        Some(ifname) => driver(ifname)
+            .map_err(Failed::Kernel)
+            .and_then(|driver| unix::send(client, &request.text(&driver)).map_err(Failed::Client)),
+        None => netlink::send(route, message)
+            .map_err(Failed::Kernel)
+            .and_then(|()| forward(client, route, request, buffer)),
+    };
+    match served {
+        Err(Failed::Kernel(error)) => unix::send(client, &request.failure(&error)),
+        Err(Failed::Client(error)) => Err(error),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// The driver of an interface, as ethtool says it. Waits for the lock of all configuration of links.
+/// EOPNOTSUPP: the driver does not tell; ENODEV: there is no such interface.
+pub fn driver(ifname: &[u8]) -> io::Result<BString> {
+    sys::ioctl::interface_socket().and_then(|socket| sys::ioctl::driver_of(socket.as_fd(), ifname))
 }
 
 /// On which side a request failed.
@@ -122,13 +156,25 @@ impl Request {
         self.single || matches!(frame.kind, NLMSG_ERROR | NLMSG_DONE)
     }
 
+    /// The interface whose driver is asked for.
+    fn driver_of<'m>(&self, message: &'m [u8]) -> Option<&'m [u8]> {
+        let frame = wire::frames(message).next()?.ok().filter(|frame| frame.kind == ASK_DRIVER)?;
+        let (_, name) = wire::attributes(frame.payload).flatten().find(|(kind, _)| *kind == IFLA_IFNAME)?;
+        name.strip_suffix(b"\0")
+    }
+
     /// An NLMSG_ERROR as the kernel would send it.
     fn failure(&self, error: &io::Error) -> Vec<u8> {
-        let errno = -error.raw_os_error().unwrap_or(libc::EIO);
-        Builder::new(NLMSG_ERROR, NLM_F_CAPPED, self.seq)
-            .payload(&errno.to_ne_bytes())
-            .payload(&self.header)
-            .finish()
+        self.end(NLM_F_CAPPED, -error.raw_os_error().unwrap_or(libc::EIO)).finish()
+    }
+
+    /// Success with a text.
+    fn text(&self, text: &[u8]) -> Vec<u8> {
+        self.end(NLM_F_CAPPED | NLM_F_ACK_TLVS, 0).text(NLMSGERR_ATTR_MSG, text).finish()
+    }
+
+    fn end(&self, flags: u16, error: i32) -> Builder {
+        Builder::new(NLMSG_ERROR, flags, self.seq).payload(&error.to_ne_bytes()).payload(&self.header)
     }
 }
 
@@ -163,6 +209,39 @@ mod tests {
         let frame = wire::frames(&failure).next().unwrap().unwrap();
         let reply = crate::links::decode::reply(&frame).unwrap().unwrap();
         assert_eq!((reply.seq, reply.result), (9, Err(crate::model::Errno(libc::ENOBUFS))));
+    }
+
+    #[test]
+    fn a_driver_is_asked_for_by_name_and_told_as_the_text_of_a_success() {
+        let (request, message) = prepared(crate::links::request::ask_driver(b"eth0", 7));
+        assert_eq!(request.driver_of(&message), Some(&b"eth0"[..]));
+        let told = request.text(b"e1000");
+        let frame = wire::frames(&told).next().unwrap().unwrap();
+        let reply = crate::links::decode::reply(&frame).unwrap().unwrap();
+        assert_eq!((reply.seq, reply.result, reply.text), (7, Ok(()), "e1000".into()));
+        let (request, message) = prepared(Builder::new(RTM_SETLINK, NLM_F_REQUEST, 4).ifinfo(1).finish());
+        assert_eq!(request.driver_of(&message), None);
+    }
+
+    /// The kernel answers ENODEV to each: there is no such link.
+    #[test]
+    fn each_request_of_a_datagram_is_answered_in_order() {
+        let (ours, theirs) = unix::seqpacket_pair().unwrap();
+        let datagram = [
+            crate::links::request::ask_driver(b"mudev-none", 5),
+            Builder::new(RTM_GETLINK, NLM_F_REQUEST, 6).ifinfo(u32::MAX >> 1).finish(),
+            vec![1, 2, 3],
+        ]
+        .concat();
+        let route = netlink::open_route(true).unwrap();
+        assert!(!serve_datagram(theirs.as_fd(), route.as_fd(), &datagram).unwrap(), "the last is none");
+        let mut buffer = vec![0; BUFFER];
+        for seq in [5, 6] {
+            let received = unix::receive(ours.as_fd(), &mut buffer).unwrap();
+            let frame = wire::frames(&buffer[..received.len]).next().unwrap().unwrap();
+            let reply = crate::links::decode::reply(&frame).unwrap().unwrap();
+            assert_eq!((reply.seq, reply.result), (seq, Err(crate::model::Errno(libc::ENODEV))));
+        }
     }
 
     #[test]

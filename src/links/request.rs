@@ -104,6 +104,11 @@ fn setting(kind: u16, flags: u16, ifindex: IfIndex, seq: u32) -> Builder {
     Builder::new(kind, NLM_F_REQUEST | NLM_F_ACK | flags, seq).ifinfo(ifindex.0)
 }
 
+/// Asks the request helper, not the kernel, for the driver of a link ([`ASK_DRIVER`]).
+pub fn ask_driver(ifname: &[u8], seq: u32) -> Vec<u8> {
+    Builder::new(ASK_DRIVER, NLM_F_REQUEST, seq).text(IFLA_IFNAME, bounded(ifname)).finish()
+}
+
 /// Longer than anything the kernel takes: it refuses what is cut here.
 fn bounded(text: &[u8]) -> &[u8] {
     &text[..text.len().min(1024)]

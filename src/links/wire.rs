@@ -19,6 +19,10 @@ pub const RTM_SETLINK: u16 = 19;
 pub const RTM_NEWLINKPROP: u16 = 108;
 pub const RTM_DELLINKPROP: u16 = 109;
 
+/// Our own, far above the kernel's types: the request helper asks ethtool for the driver of the link that
+/// IFLA_IFNAME names, and answers with an NLMSG_ERROR whose text is that name.
+pub const ASK_DRIVER: u16 = 0x7f00;
+
 pub const NLM_F_REQUEST: u16 = 1;
 /// More messages of the same reply follow, up to NLMSG_DONE.
 pub const NLM_F_MULTI: u16 = 2;
@@ -127,6 +131,12 @@ impl<'a> Iterator for Frames<'a> {
         self.rest = whole.get(align(length)..).unwrap_or_default();
         Some(Ok(Frame { kind, flags, seq, portid, payload: &whole[HEADER..length] }))
     }
+}
+
+/// Length of the message at the front, without padding; None if there is no whole one.
+pub fn message_len(bytes: &[u8]) -> Option<usize> {
+    let length = read_u32(bytes, 0)? as usize;
+    (HEADER..=bytes.len()).contains(&length).then_some(length)
 }
 
 /// The attributes in `bytes` as (type without its two flag bits, value); the first malformed one ends
