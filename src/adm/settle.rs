@@ -8,13 +8,15 @@ use crate::sys::process;
 use crate::world::Roots;
 use lexopt::{Arg, Parser};
 use std::ffi::CString;
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// How often the file of `--exit-if-exists` is looked for: nothing tells of it.
+/// How often the file of `--exit-if-exists` is looked for: nothing tells of it. So is the queue where it cannot
+/// be watched.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// What `settle --help` says.
@@ -72,14 +74,16 @@ pub fn run(parser: &mut Parser, roots: &Roots, _out: Out) -> Outcome {
     } else if !control.exists() {
         return Err(Stop::Failed(format!("no daemon: {} is not there", control.display())));
     }
-    wait(&roots.run.join("udev"), &options)
+    let dir = roots.run.join("udev");
+    let inotify = watch(&dir);
+    if let Err(error) = &inotify {
+        log::debug!("Looking at the queue from time to time: {error}");
+    }
+    wait(&dir, inotify.ok(), &options)
 }
 
-fn wait(dir: &Path, options: &Options) -> Outcome {
+fn wait(dir: &Path, inotify: Option<Inotify>, options: &Options) -> Outcome {
     let queue = dir.join("queue");
-    let inotify = Inotify::new().map_err(Stop::failed)?;
-    let path = CString::new(dir.as_os_str().as_bytes()).map_err(Stop::failed)?;
-    inotify.watch(&path, libc::IN_DELETE).map_err(Stop::failed)?;
     let deadline = Instant::now() + options.timeout;
     let mut buffer = [0; 4096];
     loop {
@@ -93,11 +97,25 @@ fn wait(dir: &Path, options: &Options) -> Outcome {
             }
             return Ok(ExitCode::FAILURE);
         }
-        let nap = if options.exit_if_exists.is_some() { left.min(LOOK) } else { left };
-        if process::wait_readable(inotify.as_fd(), nap).map_err(Stop::failed)? {
-            while inotify.read(&mut buffer).is_ok() {}
+        let has_to_look = options.exit_if_exists.is_some() || inotify.is_none();
+        let nap = if has_to_look { left.min(LOOK) } else { left };
+        match &inotify {
+            Some(inotify) => {
+                if process::wait_readable(inotify.as_fd(), nap).map_err(Stop::failed)? {
+                    while inotify.read(&mut buffer).is_ok() {}
+                }
+            }
+            None => std::thread::sleep(nap),
         }
     }
+}
+
+/// Watches what is removed from a folder. The kernel lets all processes of root together have 128 such
+/// watchers, which is not many on a machine of containers.
+fn watch(dir: &Path) -> io::Result<Inotify> {
+    let inotify = Inotify::new()?;
+    inotify.watch(&CString::new(dir.as_os_str().as_bytes())?, libc::IN_DELETE)?;
+    Ok(inotify)
 }
 
 #[cfg(test)]
@@ -126,16 +144,23 @@ mod tests {
         tree.dir("run/udev");
         let dir = tree.path("run/udev");
         let wait = |millis, exit_if_exists| {
-            wait(&dir, &Options { timeout: Duration::from_millis(millis), exit_if_exists })
+            let options = Options { timeout: Duration::from_millis(millis), exit_if_exists };
+            wait(&dir, Some(watch(&dir).unwrap()), &options)
         };
         assert_eq!(wait(0, None), Ok(ExitCode::SUCCESS));
         tree.file("run/udev/queue", "");
         assert_eq!(wait(0, None), Ok(ExitCode::FAILURE));
         assert_eq!(wait(10, None), Ok(ExitCode::FAILURE));
         assert_eq!(wait(60_000, Some(dir.clone())), Ok(ExitCode::SUCCESS));
-        let queue = dir.join("queue");
-        let remover = std::thread::spawn(move || std::fs::remove_file(queue));
+        let remove = |queue| std::thread::spawn(move || std::fs::remove_file(queue));
+        let remover = remove(dir.join("queue"));
         assert_eq!(wait(60_000, None), Ok(ExitCode::SUCCESS));
+        remover.join().unwrap().unwrap();
+
+        tree.file("run/udev/queue", "");
+        let remover = remove(dir.join("queue"));
+        let options = Options { timeout: Duration::from_secs(60), exit_if_exists: None };
+        assert_eq!(super::wait(&dir, None, &options), Ok(ExitCode::SUCCESS), "without a watch");
         remover.join().unwrap().unwrap();
     }
 }
