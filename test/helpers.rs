@@ -141,6 +141,20 @@ fn what_cannot_be_started_or_dies_gives_a_reply_too() {
 }
 
 #[test]
+fn a_helper_that_has_died_while_it_was_idle_costs_nobody_anything() {
+    let mut bench = Bench::new(env!("CARGO_BIN_EXE_mudev"));
+    bench.request("before", read_attr("/proc/self/stat"), LIMIT);
+    let (_, Reply::Text(Ok(Some(stat)))) = bench.reply() else { panic!("no reply") };
+    let pid: i32 = stat.to_string().split(' ').next().expect("a number").parse().expect("a number");
+    unsafe { libc::kill(pid, libc::SIGKILL) };
+    // The pool is not told yet.
+    let socket = bench.sockets.0.borrow()[&0].try_clone().expect("a copy");
+    assert!(wait_readable(socket.as_fd(), LIMIT).expect("waits"), "it does not die");
+    bench.request("after", read_attr("/proc/self/comm"), LIMIT);
+    assert_eq!(bench.reply(), ("after", Reply::Text(Ok(Some("mudev-helper".into())))));
+}
+
+#[test]
 fn a_lock_taken_by_a_helper_is_ours_until_it_is_closed() {
     use mudev::sys::fs::{Lock, try_lock};
     use mudev::world::nodes::DiskLock;

@@ -73,13 +73,19 @@ impl Launcher {
     }
 }
 
-/// Sends an operation, and closes what is passed with it.
-fn hand_over(socket: BorrowedFd, operation: Operation) -> io::Result<()> {
+/// Sends an operation, and closes what is passed with it. One that could not be sent comes back.
+fn hand_over(socket: BorrowedFd, operation: Operation) -> Result<(), (Operation, io::Error)> {
     let passed = operation.passes();
     let passes = passed.is_some();
-    unix::send_passing(socket, &operation.encode(), passed)?;
+    if let Err(error) = unix::send_passing(socket, &operation.encode(), passed) {
+        return Err((operation, error));
+    }
     drop(operation);
-    if passes { unix::send(socket, super::GO) } else { Ok(()) }
+    if passes && let Err(error) = unix::send(socket, super::GO) {
+        // Its end is read from its socket.
+        log::debug!("A helper is not told to go on: {error}");
+    }
+    Ok(())
 }
 
 struct Request<C> {
@@ -194,11 +200,15 @@ impl<C> Pool<C> {
             helper.has_disk = request.operation.is_for_disk();
             match hand_over(helper.socket.as_fd(), request.operation) {
                 Ok(()) => helper.work = Some((request.caller, request.deadline)),
-                Err(error) => {
+                Err((operation, error)) => {
                     log::warn!("A helper does not take its work, it is replaced: {error}");
-                    // An operation that cannot be sent to a fresh helper either is not tried for ever.
-                    self.replies.push_back((request.caller, Reply::Died));
                     self.end(id);
+                    match idle {
+                        // It has died since its last work; that is not the fault of the next.
+                        Some(_) => self.waiting.insert(next, Request { operation, ..request }),
+                        // What cannot be sent to a fresh helper either is not tried for ever.
+                        None => self.replies.push_back((request.caller, Reply::Died)),
+                    }
                 }
             }
         }
