@@ -16,12 +16,17 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 /// Clients at one time; more are turned away.
 const MAX_CLIENTS: usize = 256;
 
 /// Messages of one client in one turn.
 const MAX_MESSAGES: usize = 64;
+
+/// How long a daemon that is told to start waits for another to be gone, and how often it looks.
+const FAREWELL: Duration = Duration::from_millis(500);
+const LOOK: Duration = Duration::from_millis(10);
 
 struct Client {
     socket: OwnedFd,
@@ -174,6 +179,20 @@ pub fn listen(path: &Path) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
+/// As [`listen`], for the start, where waiting does no harm. The socket of a daemon that was killed stays as
+/// long as the last process that it had just begun to start, which is a moment after its own end.
+pub(super) fn listen_when_free(path: &Path) -> io::Result<OwnedFd> {
+    let end = Instant::now() + FAREWELL;
+    loop {
+        match listen(path) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < end => {
+                std::thread::sleep(LOOK);
+            }
+            other => return other,
+        }
+    }
+}
+
 impl Shell {
     pub(super) fn accept_clients(&mut self) {
         let accepted = self.control.as_mut().map(|c| c.accept(&self.sources, self.now)).unwrap_or_default();
@@ -273,8 +292,12 @@ mod tests {
             (error.kind(), error.to_string().as_str()),
             (io::ErrorKind::AddrInUse, "another daemon listens there")
         );
-        drop(first);
-        assert!(listen(&path).is_ok());
+        let last = std::thread::spawn(move || {
+            std::thread::sleep(5 * LOOK);
+            drop(first);
+        });
+        assert!(listen_when_free(&path).is_ok(), "it is gone in a moment");
+        last.join().unwrap();
         std::fs::remove_file(&path).unwrap();
     }
 

@@ -119,7 +119,7 @@ impl Sockets {
         }
         let listen = |name: &str| {
             let path = udev.join(name);
-            control::listen(&path).map_err(|e| format!("Cannot listen at {}: {e}", path.display()))
+            control::listen_when_free(&path).map_err(|e| format!("Cannot listen at {}: {e}", path.display()))
         };
         if sockets.control.is_none() {
             sockets.control = Some(listen("control")?);
