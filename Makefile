@@ -51,8 +51,12 @@ static: tools ## a static executable (glibc), tested in an empty chroot
 	ln -sf mudev target/$(STATIC)/release/mudevadm
 	test/static.sh target/$(STATIC)/release/mudev
 
-vm: static ## Debian's kernel under QEMU with our static build and with Debian's udevd, dumps compared
+vm: static ## Debian's kernel under QEMU with our static build and with Debian's udevd, dumps compared; INIT="openrc s6 ..." or INIT=all: under these init systems
+ifeq ($(INIT),)
 	test/vm/run.sh target/$(STATIC)/release/mudev
+else
+	test/vm/systems.sh target/$(STATIC)/release/mudev $(INIT)
+endif
 
 bench: all peer ## beside Debian's udevd and a bare loop: CPU, wall, memory, latency, claims, start-up
 	@test/need.sh ip strace
