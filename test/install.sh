@@ -43,7 +43,7 @@ while read -r file; do
 		# shellcheck disable=SC2086
 		"$executable" $as $words --help >/dev/null || fail "$file: $name $words: not accepted"
 		count=$((count + 1))
-	done < <(grep -vE '^ *#' "$file" | grep -oE '(^|[ =/@-])(mudevd|mudevadm) +(--|control|info|settle|trigger)[^;&|"]*' | sed -E 's/^[ =\/@-]//')
+	done < <(grep -vE '^ *#' "$file" | grep -oE '(^|[ =/@-])(mudevd|mudevadm) +(--|control|info|settle|trigger)[^;&|"]*' | sed -E 's/^[ =\/@-]//; s/ [0-9]*[<>].*//')
 done < <(find . -type f ! -name '*.8' -size -64k)
 [ "$count" -ge 15 ] || fail "found only $count command lines"
 echo "install: names, files and $count command lines are right"
