@@ -164,7 +164,7 @@ fn render(input: &Input) -> Option<Map<String, Value>> {
         Input::Answer { job, answer } => json!({"job": job.0, "answer": render_answer(answer)}),
         Input::Performed { job, done } => json!({"job": job.0, "done": render_done(done)}),
         Input::Ran { job } => json!({"job": job.0, "ran": true}),
-        Input::DiskMayBeFree => json!({"disk_may_be_free": true}),
+        Input::DiskMayBeFree { devpath } => json!({"disk_may_be_free": bytes(devpath.as_bstr())}),
         Input::StopQueue => json!({"stop_queue": true}),
         Input::StartQueue => json!({"start_queue": true}),
         Input::SetGlobal { name, value } => json!({"global": [bytes(name), bytes(value)]}),
@@ -299,8 +299,8 @@ fn parse_input(value: &Value) -> Option<Input> {
         Input::Start
     } else if has("ran") {
         Input::Ran { job: job()? }
-    } else if has("disk_may_be_free") {
-        Input::DiskMayBeFree
+    } else if let Some(devpath) = value.get("disk_may_be_free") {
+        Input::DiskMayBeFree { devpath: parse_bytes(devpath)? }
     } else if has("stop_queue") {
         Input::StopQueue
     } else if has("start_queue") {
@@ -458,7 +458,7 @@ mod tests {
             done(Done::Record(Some(Arc::new(record)))),
             Input::Start,
             Input::Ran { job },
-            Input::DiskMayBeFree,
+            Input::DiskMayBeFree { devpath: "/devices/x".into() },
             Input::StopQueue,
             Input::StartQueue,
             Input::SetGlobal { name: "A".into(), value: "".into() },

@@ -7,6 +7,7 @@ use super::shell::{Caller, Shell};
 use super::source::{Source, Sources};
 use crate::engine::Input;
 use crate::helper::operations::{Operation, Reply};
+use crate::model::device::lies_in;
 use crate::model::{DeviceId, Errno};
 use crate::sys::inotify::Inotify;
 use crate::world::watch_dir::WatchDir;
@@ -174,14 +175,12 @@ impl FollowUps {
 
     /// Whether the partition table is being read of the disk that this device is, or is a part of.
     pub(super) fn reads_table_of(&self, devpath: &[u8]) -> bool {
-        let is_part = |disk: &BString| {
-            devpath.strip_prefix(disk.as_slice()).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
-        };
-        self.under_way.values().flatten().any(is_part)
+        self.under_way.values().flatten().any(|disk| lies_in(devpath, disk))
     }
 
-    fn end(&mut self, number: u64) {
-        self.under_way.remove(&number);
+    /// The disk whose table was read, if that is what has ended.
+    fn end(&mut self, number: u64) -> Option<BString> {
+        self.under_way.remove(&number).flatten()
     }
 
     /// The lowest number that is under way.
@@ -214,7 +213,7 @@ impl Shell {
             return;
         };
         if device.is_block() {
-            self.inbox.push_back(Input::DiskMayBeFree);
+            self.inbox.push_back(Input::DiskMayBeFree { devpath: device.devpath.clone() });
         }
         let is_disk = device.is_block()
             && device.devtype.as_ref().is_some_and(|t| t == "disk")
@@ -280,8 +279,9 @@ impl Shell {
 
     /// The events that it caused are in the queue before anyone calls it through.
     pub(super) fn end_follow_up(&mut self, number: u64) {
-        self.world.follow_ups.end(number);
-        self.inbox.push_back(Input::DiskMayBeFree);
+        if let Some(devpath) = self.world.follow_ups.end(number) {
+            self.inbox.push_back(Input::DiskMayBeFree { devpath });
+        }
         self.intake.set_ready();
     }
 }

@@ -12,6 +12,7 @@
 pub mod job;
 pub mod queue;
 
+use crate::model::device::lies_in;
 use crate::model::effect::{Done, Effect};
 use crate::model::event::BuildFnv;
 use crate::model::{DeviceId, Event, Now, Properties, SeqNum, Uevent};
@@ -53,8 +54,10 @@ pub enum Input {
     Ran {
         job: JobId,
     },
-    /// Something was closed or happened on a disk: events that wait for a lock are tried again.
-    DiskMayBeFree,
+    /// Something was closed on this disk or partition: events that wait for the disk's lock are tried again.
+    DiskMayBeFree {
+        devpath: BString,
+    },
     Rules(Arc<RuleSet>),
     StopQueue,
     StartQueue,
@@ -231,7 +234,7 @@ impl Engine {
             Input::Answer { job, answer } => self.reply(job, Reply::Answer(answer), now, at_once),
             Input::Performed { job, done } => self.reply(job, Reply::Done(done), now, at_once),
             Input::Ran { job } => self.reply(job, Reply::Ran, now, at_once),
-            Input::DiskMayBeFree => self.retry_locks(now),
+            Input::DiskMayBeFree { devpath } => self.retry_locks(&devpath, now),
             Input::Rules(rules) => self.programs = Programs::new(rules),
             Input::StopQueue => self.stopped = true,
             Input::StartQueue => self.stopped = false,
@@ -314,15 +317,14 @@ impl Engine {
     fn insert(&mut self, uevent: Uevent, now: Now) {
         self.counters.received += 1;
         self.newest = self.newest.max(Some(uevent.seqnum));
-        let block = uevent.subsystem == "block";
+        if uevent.subsystem == "block" {
+            self.retry_locks(&uevent.devpath, now);
+        }
         match self.queue.insert(uevent, now) {
             Inserted::Queued => {}
             Inserted::Merged => self.counters.merged += 1,
             Inserted::Cancelled => self.counters.cancelled += 1,
             Inserted::Duplicate => self.counters.duplicates += 1,
-        }
-        if block {
-            self.retry_locks(now);
         }
     }
 
@@ -335,9 +337,11 @@ impl Engine {
         }
     }
 
-    fn retry_locks(&mut self, now: Now) {
+    /// Events of this disk or partition, or of a part or the whole of it, that wait for a lock try again.
+    fn retry_locks(&mut self, devpath: &[u8], now: Now) {
         for job in self.jobs.values_mut() {
-            if job.retry_lock(now) {
+            let waiting = &job.event().device.devpath;
+            if (lies_in(waiting, devpath) || lies_in(devpath, waiting)) && job.retry_lock(now) {
                 self.timers.insert((now, job.id));
             }
         }

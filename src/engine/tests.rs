@@ -435,8 +435,11 @@ fn a_locked_disk_is_tried_again_and_given_up_after_three_minutes() {
     w.settle();
     assert_eq!(w.engine.poll_timeout(), Some(w.now + Duration::from_millis(200)));
     assert_eq!(w.engine.status()[0].phase, "lock");
-    w.input(Input::DiskMayBeFree);
-    w.settle();
+    for (devpath, kinds) in [("/devices/xy", 1), ("/devices/x/x1", 2)] {
+        w.input(Input::DiskMayBeFree { devpath: devpath.into() });
+        w.settle();
+        assert_eq!(w.kinds().len(), kinds, "{devpath}");
+    }
     assert_eq!(w.kinds(), ["LockDisk", "LockDisk"]);
     w.now += Duration::from_millis(200);
     w.input(Input::Tick);

@@ -113,6 +113,11 @@ pub fn last_component(path: &[u8]) -> &BStr {
     path[start..].as_bstr()
 }
 
+/// Whether a path is this folder or lies in it.
+pub fn lies_in(path: &[u8], folder: &[u8]) -> bool {
+    path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+}
+
 /// Last component of devpath with `!` turned into `/`.
 pub fn sysname(devpath: &[u8]) -> BString {
     last_component(devpath).iter().map(|&b| if b == b'!' { b'/' } else { b }).collect::<Vec<u8>>().into()
