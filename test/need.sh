@@ -63,6 +63,7 @@ for tool in "$@"; do
 	cc) command -v cc >/dev/null && continue; apt gcc libc6-dev && continue ;;
 	ip) command -v ip >/dev/null && continue; apt iproute2 && continue ;;
 	losetup) command -v losetup >/dev/null && continue; apt mount && continue ;;
+	mke2fs) command -v mke2fs >/dev/null && continue; apt e2fsprogs && continue ;;
 	groff) command -v groff >/dev/null && continue; apt groff && continue ;;
 	qemu) command -v qemu-system-x86_64 >/dev/null && continue; apt qemu-system-x86 && continue ;;
 	peer) fetch_peer && continue ;;
