@@ -18,6 +18,7 @@ pub mod mend;
 pub mod options;
 pub mod perform;
 pub mod questions;
+pub mod queue_file;
 mod readiness;
 pub mod reload;
 pub mod resync;

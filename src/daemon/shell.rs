@@ -15,6 +15,7 @@ use super::intake::Intake;
 use super::leftovers::Leftovers;
 use super::links::{Answered, Links, RtnlFor};
 use super::questions::Questions;
+use super::queue_file::QueueFile;
 use super::readiness::Readiness;
 use super::reload::Rules;
 use super::resync::Resync;
@@ -120,51 +121,6 @@ pub struct Stats {
     pub uevents_refused: u64,
     pub children: u64,
     pub helper_requests: u64,
-}
-
-/// `/run/udev/queue`: there while anything is queued or running.
-#[derive(Debug)]
-pub struct QueueFile {
-    path: std::path::PathBuf,
-    exists: bool,
-    /// Its folder was not there.
-    has_failed: bool,
-}
-
-impl QueueFile {
-    /// In `run/udev`; one that an earlier daemon left is removed.
-    pub fn new(roots: &Roots) -> QueueFile {
-        let path = roots.run.join("udev/queue");
-        let _ = std::fs::remove_file(&path);
-        QueueFile { path, exists: false, has_failed: false }
-    }
-
-    /// Creates or removes it.
-    pub fn set(&mut self, busy: bool) {
-        if busy == self.exists {
-            return;
-        }
-        let done =
-            if busy { std::fs::File::create(&self.path).map(drop) } else { std::fs::remove_file(&self.path) };
-        match done {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                log::warn!("Cannot mark the queue as {}: {error}", if busy { "busy" } else { "idle" });
-            }
-            Err(_) => self.has_failed |= busy,
-            Ok(()) => {}
-        }
-        self.exists = busy;
-    }
-
-    /// Whether its folder was not there since this was last asked.
-    pub(super) fn take_failure(&mut self) -> bool {
-        std::mem::take(&mut self.has_failed)
-    }
-
-    /// Someone else has removed it.
-    pub(super) fn forget(&mut self) {
-        self.exists = false;
-    }
 }
 
 impl Shell {
