@@ -348,7 +348,6 @@ impl Answers {
         state
     }
 
-    /// devpath and, if it is a network interface of the link table, ifindex of a subject.
     /// The row of the link table that speaks for a subject.
     fn link_of(&mut self, links: &Table, job: JobId, event: &Event, subject: &Subject) -> Option<IfIndex> {
         if !self.links_are_live {
