@@ -69,6 +69,9 @@ for system in ${INIT:-}; do
 	mkinitcpio)
 		for file in install/mudev hooks/mudev; do put 644 mkinitcpio/$file "$prefix/lib/initcpio/$file"; done
 		;;
-	dracut) put 755 dracut/96mudev/module-setup.sh "$prefix/lib/dracut/modules.d/96mudev/module-setup.sh" ;;
+	dracut)
+		put 755 dracut/96mudev/module-setup.sh "$prefix/lib/dracut/modules.d/96mudev/module-setup.sh"
+		put 644 dracut/50-mudev.conf "$prefix/lib/dracut/dracut.conf.d/50-mudev.conf"
+		;;
 	esac
 done
