@@ -246,7 +246,7 @@ impl Queue {
         }
         self.entries[id.0 as usize].uevent = Some(uevent);
         if let Some(older) = overtaken {
-            self.hold_overtaken(older, &found);
+            self.hold_overtaken(older, &mut found);
         }
         found.clear();
         self.found = found;
@@ -263,16 +263,34 @@ impl Queue {
         entry.blockers += 1;
     }
 
-    /// The entry `id` has got an event of other places, which `found` are in the way of: it waits for
-    /// those of them that do not wait for it.
-    fn hold_overtaken(&mut self, id: EntryId, found: &[EntryId]) {
+    /// The entry `id` has got an event of other places, which `found` are in the way of. It waits for those
+    /// of them that are older than it; younger ones may wait for it, but for older ones too, that would have
+    /// been found without them.
+    fn hold_overtaken(&mut self, id: EntryId, found: &mut Vec<EntryId>) {
         let Entry { born, flow, seqnum, .. } = self.entries[id.0 as usize];
-        for &by in found.iter().filter(|by| **by != id) {
+        while let Some(by) = found.pop() {
             if self.entries[by.0 as usize].born < born {
                 self.hold(by, id);
                 self.ready.remove(flow, (seqnum, id));
+            } else if by != id {
+                self.find_blockers_of(by, found);
             }
         }
+    }
+
+    /// What an entry waits for, if this insertion has not found it yet.
+    fn find_blockers_of(&mut self, id: EntryId, found: &mut Vec<EntryId>) {
+        let waits_for = std::mem::take(&mut self.entries[id.0 as usize].waits_for);
+        for &(by, born) in &waits_for {
+            let entry = &mut self.entries[by.0 as usize];
+            if entry.is_used
+                && entry.born == born
+                && std::mem::replace(&mut entry.found_by, self.insertions) != self.insertions
+            {
+                found.push(by);
+            }
+        }
+        self.entries[id.0 as usize].waits_for = waits_for;
     }
 
     /// Puts an entry on and below its places; who is there already comes to `found`, each once.

@@ -159,6 +159,8 @@ fn any_uevent(random: &mut Random, seqnum: u64) -> Uevent {
 struct Both {
     seed: u64,
     coalesce_above: usize,
+    /// Nothing is folded or overtaken: who stands where such events were waits for all that those waited for.
+    is_exact: bool,
     queue: Queue,
     model: Pairwise,
     running: Vec<EntryId>,
@@ -177,9 +179,10 @@ impl Both {
         let Some(ready) = self.queue.take_ready() else {
             let starts: Vec<usize> =
                 (0..self.model.slots.len()).filter(|&at| self.model.may_start(at)).collect();
-            // An entry that waited for a cancelled one waits for all that that one waited for.
-            let is_exact = self.coalesce_above == usize::MAX || self.running.is_empty();
-            assert!(starts.is_empty() || !is_exact, "seed {seed}: {starts:?} could");
+            assert!(
+                starts.is_empty() || !self.is_exact && !self.running.is_empty(),
+                "seed {seed}: {starts:?} could"
+            );
             return false;
         };
         let at = self.model.slots.iter().position(|slot| slot.uevent.seqnum == ready.uevent.seqnum);
@@ -219,7 +222,9 @@ impl Both {
 fn run(seed: u64, coalesce_above: usize, unordered: usize) {
     let mut random = Random(seed);
     let queue = Queue::new(coalesce_above);
-    let mut both = Both { seed, coalesce_above, queue, model: Pairwise::default(), running: Vec::new() };
+    let is_exact = coalesce_above == usize::MAX && unordered == 0;
+    let mut both =
+        Both { seed, coalesce_above, is_exact, queue, model: Pairwise::default(), running: Vec::new() };
     let mut inserted = 0;
     let busy = 2 + random.below(6);
     while inserted < 60 || both.queue.has_ready() || !both.running.is_empty() {
@@ -242,18 +247,23 @@ fn run(seed: u64, coalesce_above: usize, unordered: usize) {
     assert_eq!(both.queue.free_nodes.len(), both.queue.nodes.len(), "seed {seed}");
 }
 
+/// In the last one an event overtakes one that stands behind a younger one's blockers.
+fn seeds() -> impl Iterator<Item = u64> {
+    (1..=60).chain([1072])
+}
+
 #[test]
 fn what_may_start_is_what_pairs_say() {
-    (1..=60).for_each(|seed| run(seed, usize::MAX, 0));
+    seeds().for_each(|seed| run(seed, usize::MAX, 0));
 }
 
 #[test]
 fn numbers_out_of_order_change_places() {
-    (1..=60).for_each(|seed| run(seed, usize::MAX, 3));
+    seeds().for_each(|seed| run(seed, usize::MAX, 3));
 }
 
 #[test]
 fn folded_events_hold_up_what_comes_after_them_no_less() {
-    (1..=60).for_each(|seed| run(seed, 4, 0));
-    (1..=60).for_each(|seed| run(seed, 0, 3));
+    seeds().for_each(|seed| run(seed, 4, 0));
+    seeds().for_each(|seed| run(seed, 0, 3));
 }
