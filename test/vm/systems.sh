@@ -97,6 +97,8 @@ make_image() {
 	DESTDIR=$root "$top/init/install.sh" "$mudev" >/dev/null
 	install -m 755 "$here/image/root" "$root/root-init"
 	ln -sfn ../../root-init "$root/usr/sbin/init"
+	# systemd hands over to what has this file only.
+	echo ID=vm >"$root/etc/os-release"
 	# The guest's kernel has dummy as a module.
 	install -D "$(find "$work/root/lib/modules" -name dummy.ko)" "$root/modules/dummy.ko"
 	echo "${control:-}" >"$root/control"
