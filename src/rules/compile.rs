@@ -222,6 +222,8 @@ enum Refused {
     Line,
     /// Only this token goes; it has been said why.
     Token,
+    /// Only this token goes, as the configuration wants it.
+    Silently,
 }
 
 type TokenResult = Result<(u8, Piece), Refused>;
@@ -306,12 +308,14 @@ impl<'a> FileCompiler<'a> {
         let mut raw = Vec::with_capacity(4);
         let lexed = lex::tokens(&source.text, &mut raw);
         let mut line = ParsedLine { source, tokens: Vec::with_capacity(raw.len()), goto: None, label: None };
+        let mut left_out = false;
         for token in raw {
             match token.key.as_bytes() {
                 b"GOTO" | b"LABEL" => self.jump(&mut line, token)?,
                 _ => match self.token(source, &token) {
                     Ok(found) => line.tokens.push(found),
                     Err(Refused::Token) => {}
+                    Err(Refused::Silently) => left_out = true,
                     Err(Refused::Line) => return None,
                 },
             }
@@ -322,6 +326,9 @@ impl<'a> FileCompiler<'a> {
             return None;
         }
         if line.goto.is_none() && !line.acts() {
+            if left_out {
+                return None;
+            }
             let message = "the rule has no effect and is dropped".into();
             let hint = "add an assignment, or remove the rule";
             self.say(Severity::Warning, source, 0..source.text.len(), message, hint);
@@ -912,7 +919,7 @@ impl<'a> FileCompiler<'a> {
                     }
                 }
             }
-            ResolveNames::Never if !deferred => Err(Refused::Token),
+            ResolveNames::Never if !deferred => Err(Refused::Silently),
             _ => {
                 let name = self.template(line, token);
                 Ok(match owner {

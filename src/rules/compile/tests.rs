@@ -206,6 +206,9 @@ fn names_are_resolved_early_late_or_never() {
     let never = with(ResolveNames::Never, "OWNER=\"bob\", GROUP=\"5\"");
     assert_eq!(kinds(&never.rules.lines[0]), ["Group"]);
     assert_eq!(never.diagnostics, []);
+    let nothing_else = with(ResolveNames::Never, "KERNEL==\"kvm\", GROUP=\"kvm\"");
+    assert_eq!(nothing_else.rules.lines.len(), 0);
+    assert_eq!(nothing_else.diagnostics, [], "the rule is right; an initramfs would be full of this");
 }
 
 #[test]
