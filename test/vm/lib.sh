@@ -1,9 +1,10 @@
-# lib.sh: what the scripts beside it share: Debian's kernel and packages, unpacked below target/vm (nothing is installed),
+# lib.sh: what the scripts beside it share: Debian's kernel and packages, unpacked below target/vm or VM_WORK (nothing is installed),
 # trees, initramfs images and booting them under QEMU. To be sourced, with bash. Each script says why it cannot run
 # where it cannot, and exits 0.
+# VM_WORK is another folder to work in, for the packages of another release (APT_CONFIG).
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 here=$top/test/vm
-work=$top/target/vm
+work=${VM_WORK:-$top/target/vm}
 peer=$top/target/peer/root
 kernel="" busybox="" # set by get_kernel
 
