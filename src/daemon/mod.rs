@@ -2,9 +2,10 @@
 //!
 //! * [`shell`]: the one owner and its loop; [`source`]: what the loop watches;
 //! * in: [`intake`] (events of the kernel or of a file), [`links`], [`watch`], [`control`], [`status`];
-//! * out: [`task`], [`answer`], [`perform`], [`questions`], [`slow`] (what jobs want), [`children`];
+//! * out: [`task`], [`answer`], [`perform`], [`questions`], [`slow`], [`absent`] (what jobs want), [`children`];
 //! * around: [`options`], [`readiness`], [`reload`], [`coldplug`], [`mend`], [`leftovers`], [`trace`].
 
+pub mod absent;
 pub mod answer;
 pub mod children;
 pub mod coldplug;

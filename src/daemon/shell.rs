@@ -157,6 +157,7 @@ impl Shell {
         }
         let began = monotonic();
         self.now = began;
+        self.world.answers.slow.begin_turn();
         for event in events.iter() {
             if let Some(source) = Source::of(event.token()) {
                 self.on_source(source);
@@ -343,6 +344,9 @@ impl Shell {
             now: self.now,
             needs: Vec::new(),
         };
+        if matches!(&input, Input::Uevent(uevent) if uevent.subsystem == "bus") {
+            here.world.answers.forget_buses();
+        }
         self.engine.handle(input, self.now, &mut here);
         for (job, need) in here.needs {
             self.meet(job, need);

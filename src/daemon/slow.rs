@@ -19,6 +19,8 @@ const MAX: usize = 1024;
 pub struct SlowAttributes {
     /// (subsystem, attribute)
     known: HashSet<(BString, BString)>,
+    /// What the thread had used when this turn first read an attribute.
+    before: Option<ThreadUse>,
 }
 
 impl SlowAttributes {
@@ -27,14 +29,25 @@ impl SlowAttributes {
         !self.known.is_empty() && self.known.contains(&(subsystem.to_owned(), name.to_owned()))
     }
 
+    /// The loop has waited: what was used before counts no more. Only reads wait within a turn, so one look
+    /// at the clock serves all of them.
+    pub fn begin_turn(&mut self) {
+        self.before = None;
+    }
+
     /// Reads an attribute, and remembers it if that was slow.
     pub fn measure<T>(&mut self, subsystem: &BStr, name: &BStr, read: impl FnOnce() -> T) -> T {
-        let (start, before) = (Instant::now(), thread_use());
+        let before = *self.before.get_or_insert_with(thread_use);
+        let start = Instant::now();
         let value = read();
         let took = start.elapsed();
-        if took > SLOW && self.known.len() < MAX && waited(before, thread_use()) {
-            log::info!("Attribute {name} of {subsystem} took {took:?}: a helper reads it from now on");
-            self.known.insert((subsystem.to_owned(), name.to_owned()));
+        if took > SLOW && self.known.len() < MAX {
+            let after = thread_use();
+            self.before = Some(after);
+            if waited(before, after) {
+                log::info!("Attribute {name} of {subsystem} took {took:?}: a helper reads it from now on");
+                self.known.insert((subsystem.to_owned(), name.to_owned()));
+            }
         }
         value
     }

@@ -6,6 +6,7 @@
 //! Must stay true: a try does nothing that a second try must not do again, but for its last step;
 //! nothing in here waits.
 
+use super::absent::{Absent, Family};
 use super::disks::DiskLocks;
 use super::slow::SlowAttributes;
 use super::watch::{FollowUps, Watches};
@@ -27,8 +28,8 @@ use crate::world::constants::Constants;
 use crate::world::database::{self, Database, Records};
 use crate::world::files::Files;
 use crate::world::sysfs::Sysfs;
-use bstr::{BString, ByteSlice};
-use std::collections::HashMap;
+use bstr::{BStr, BString, ByteSlice};
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
@@ -128,7 +129,10 @@ pub struct Answers {
     /// Of other devices; None where no daemon has ever run.
     records: Option<Records>,
     memories: HashMap<JobId, Memory, BuildFnv>,
-    slow: SlowAttributes,
+    pub(super) slow: SlowAttributes,
+    absent: Absent,
+    /// Subsystems that are no buses: their devices have no driver.
+    no_buses: HashSet<BString>,
 }
 
 /// All that tasks are done with.
@@ -217,6 +221,8 @@ impl Answers {
             builtins,
             memories: HashMap::default(),
             slow: SlowAttributes::default(),
+            absent: Absent::default(),
+            no_buses: HashSet::new(),
         }
     }
 
@@ -236,10 +242,10 @@ impl Answers {
     ) -> Result<Answer, Need> {
         let (title, devpath) = (event.title(), &event.device.devpath);
         Ok(match ask {
-            Ask::Parents => Answer::Parents(self.parents(job, event)),
+            Ask::Parents => Answer::Parents(self.parents(links, job, event)),
             Ask::Driver => Answer::Text(Ok(self.driver(event))),
             Ask::Attr { subject, name } => Answer::Attr(self.attr(links, job, event, subject, name, facts)?),
-            Ask::ParentState(index) => Answer::Parent(Arc::new(self.parent_state(job, event, *index))),
+            Ask::ParentState(index) => Answer::Parent(Arc::new(self.parent_state(links, job, event, *index))),
             Ask::Mode { path } => Answer::Mode(self.mode(links, event, path, facts)?),
             Ask::Sysctl { name } => Answer::Text(self.files.sysctl_read(name)),
             Ask::File { path } => Answer::Text(self.files.file(path)),
@@ -313,26 +319,48 @@ impl Answers {
         self.memories.entry(job).or_default()
     }
 
-    fn parents(&mut self, job: JobId, event: &Event) -> Arc<[ParentDevice]> {
+    /// A bus was registered: what is known of subsystems may be wrong now.
+    pub(super) fn forget_buses(&mut self) {
+        self.no_buses.clear();
+    }
+
+    /// The devices above. Interfaces are known from the link table; they are of a class and have no driver.
+    fn parents(&mut self, links: &Table, job: JobId, event: &Event) -> Arc<[ParentDevice]> {
         if let Some(parents) = self.memories.get(&job).and_then(|m| m.parents.clone()) {
             return parents;
         }
-        let parents: Arc<[ParentDevice]> = self.sysfs.parents(&event.device.devpath).into();
+        let live = self.links_are_live;
+        let interface = |devpath: &BStr| {
+            let name = devpath.strip_prefix(b"/devices/virtual/net/").filter(|_| live)?;
+            links.by_name(name).map(|_| ParentDevice {
+                devpath: devpath.to_owned(),
+                sysname: name.into(),
+                subsystem: "net".into(),
+                driver: BString::default(),
+            })
+        };
+        let parents: Arc<[ParentDevice]> =
+            self.sysfs.parents_knowing(&event.device.devpath, interface).into();
         self.memory(job).parents = Some(parents.clone());
         parents
     }
 
     /// Only devices of a bus have a driver; interfaces are of a class, and their folder is not to be
     /// looked into.
-    fn driver(&self, event: &Event) -> Option<BString> {
-        if event.device.ifindex.is_some() {
+    fn driver(&mut self, event: &Event) -> Option<BString> {
+        let subsystem = &event.device.subsystem;
+        if event.device.ifindex.is_some() || self.no_buses.contains(subsystem) {
             return None;
         }
-        self.sysfs.driver(&event.device.devpath)
+        let driver = self.sysfs.driver(&event.device.devpath);
+        if driver.is_none() && !self.sysfs.is_bus(subsystem) {
+            self.no_buses.insert(subsystem.clone());
+        }
+        driver
     }
 
-    fn parent_state(&mut self, job: JobId, event: &Event, index: u16) -> ParentState {
-        let parents = self.parents(job, event);
+    fn parent_state(&mut self, links: &Table, job: JobId, event: &Event, index: u16) -> ParentState {
+        let parents = self.parents(links, job, event);
         let Some(parent) = parents.get(usize::from(index)) else { return ParentState::default() };
         let mut state =
             ParentState { properties: self.sysfs.properties(&parent.devpath), ..Default::default() };
@@ -356,7 +384,7 @@ impl Answers {
         match subject {
             Subject::Event => event.device.ifindex.filter(|_| event.device.subsystem == "net"),
             Subject::Parent(index) => {
-                let parents = self.parents(job, event);
+                let parents = self.parents(links, job, event);
                 let parent = parents.get(usize::from(*index)).filter(|p| p.subsystem == "net")?;
                 links.by_name(&parent.sysname).map(|link| link.ifindex())
             }
@@ -368,11 +396,17 @@ impl Answers {
     }
 
     /// devpath and subsystem of a subject.
-    fn place(&mut self, job: JobId, event: &Event, subject: &Subject) -> Option<(BString, BString)> {
+    fn place(
+        &mut self,
+        links: &Table,
+        job: JobId,
+        event: &Event,
+        subject: &Subject,
+    ) -> Option<(BString, BString)> {
         match subject {
             Subject::Event => Some((event.device.devpath.clone(), event.device.subsystem.clone())),
             Subject::Parent(index) => {
-                let parents = self.parents(job, event);
+                let parents = self.parents(links, job, event);
                 let parent = parents.get(usize::from(*index))?;
                 Some((parent.devpath.clone(), parent.subsystem.clone()))
             }
@@ -417,19 +451,43 @@ impl Answers {
             }
             Some((_, LinkAttr::Slow | LinkAttr::FromSysfs)) | None => {}
         }
-        let Some((devpath, subsystem)) = self.place(job, event, subject) else { return Ok(Attr::NoDevice) };
+        let Some((devpath, subsystem)) = self.place(links, job, event, subject) else {
+            return Ok(Attr::NoDevice);
+        };
+        let family = match self.links_are_live && matches!(link, Some((_, LinkAttr::FromSysfs)) | None) {
+            true => Family::of(&devpath, &subsystem, links),
+            false => None,
+        };
+        if family.is_some_and(|family| self.absent.contains(family, name)) {
+            return Ok(Attr::Missing);
+        }
+        let attr = self.attr_of_file(link, (&devpath, &subsystem), name)?;
+        if let (Attr::Missing, Some(family)) = (&attr, family)
+            && self.sysfs.lacks(&devpath, name)
+        {
+            self.absent.insert(family, name);
+        }
+        Ok(attr)
+    }
+
+    fn attr_of_file(
+        &mut self,
+        link: Option<(IfIndex, LinkAttr)>,
+        (devpath, subsystem): (&BString, &BString),
+        name: &BString,
+    ) -> Result<Attr, Need> {
         let (subsystem, name) = (subsystem.as_bstr(), name.as_bstr());
         match link {
             Some((_, LinkAttr::FromSysfs)) if links::is_free_of_locks(name) => {
-                return Ok(self.sysfs.attr(&devpath, name));
+                return Ok(self.sysfs.attr(devpath, name));
             }
             Some((_, LinkAttr::FromSysfs)) | None if !self.slow.contains(subsystem, name) => {
                 let sysfs = &self.sysfs;
-                return Ok(self.slow.measure(subsystem, name, || sysfs.attr(&devpath, name)));
+                return Ok(self.slow.measure(subsystem, name, || sysfs.attr(devpath, name)));
             }
             _ => {}
         }
-        let path = self.sysfs.path_of(&devpath, name).into_os_string().into_vec().into();
+        let path = self.sysfs.path_of(devpath, name).into_os_string().into_vec().into();
         Err(Need::Helper(Operation::ReadAttr { path }))
     }
 

@@ -137,42 +137,65 @@ impl Sysfs {
 
     /// Devpath of the nearest ancestor that is a device.
     pub fn parent(&self, devpath: &[u8]) -> Option<BString> {
-        self.next_parent(devpath).map(|(parent, _)| parent.to_owned())
+        let above = std::iter::successors(dirname(devpath), |at| dirname(at));
+        let mut devices = above.filter(|at| !is_glue(at) && self.subsystem_of_device(at).is_some());
+        devices.next().map(BString::from)
     }
 
     /// All ancestors that are devices, nearest first.
     pub fn parents(&self, devpath: &[u8]) -> Vec<ParentDevice> {
-        let mut parents = Vec::new();
+        self.parents_knowing(devpath, |_| None)
+    }
+
+    /// The same; what `known` says of a devpath need not be looked up.
+    pub fn parents_knowing(
+        &self,
+        devpath: &[u8],
+        known: impl Fn(&BStr) -> Option<ParentDevice>,
+    ) -> Vec<ParentDevice> {
+        let mut parents: Vec<ParentDevice> = Vec::new();
         let mut at = devpath;
-        while let Some((parent, subsystem)) = self.next_parent(at) {
-            at = parent;
-            parents.push(ParentDevice {
-                devpath: parent.to_owned(),
-                sysname: crate::model::device::sysname(parent),
-                subsystem: subsystem
-                    .or_else(|| implied_subsystem(parent).map(BString::from))
-                    .unwrap_or_default(),
-                driver: self.driver(parent).unwrap_or_default(),
-            });
+        while let Some(above) = dirname(at) {
+            at = above;
+            if is_glue(at) {
+                continue;
+            }
+            parents.extend(known(at.as_bstr()).or_else(|| self.parent_at(at)));
         }
         parents
     }
 
-    /// The nearest ancestor that is a device, with the name in its `subsystem` symlink.
+    /// What is at this devpath, if that is a device.
+    fn parent_at(&self, devpath: &[u8]) -> Option<ParentDevice> {
+        let subsystem = self.subsystem_of_device(devpath)?;
+        Some(ParentDevice {
+            devpath: devpath.into(),
+            sysname: crate::model::device::sysname(devpath),
+            subsystem: subsystem
+                .or_else(|| implied_subsystem(devpath).map(BString::from))
+                .unwrap_or_default(),
+            driver: self.driver(devpath).unwrap_or_default(),
+        })
+    }
+
+    /// Whether a subsystem is a bus. Only devices of a bus have drivers.
+    pub fn is_bus(&self, subsystem: &[u8]) -> bool {
+        self.exists(b"/bus", subsystem)
+    }
+
+    /// Whether the device is there and this attribute is not.
+    pub fn lacks(&self, devpath: &[u8], name: &[u8]) -> bool {
+        std::fs::symlink_metadata(self.path_of(devpath, name))
+            .is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+            && self.path(devpath).is_dir()
+    }
+
+    /// The name in the `subsystem` symlink, which some devices lack; None if this is no device.
     ///
-    /// That symlink is looked for first: only a device has one, and the walk needs it anyway.
-    fn next_parent<'a>(&self, devpath: &'a [u8]) -> Option<(&'a BStr, Option<BString>)> {
-        let mut at = devpath;
-        loop {
-            at = dirname(at)?;
-            if is_glue(at) {
-                continue;
-            }
-            let subsystem = self.link_name(at, b"subsystem");
-            if subsystem.is_some() || self.is_device(at) {
-                return Some((at.as_bstr(), subsystem));
-            }
-        }
+    /// That symlink is looked for first: only a device has one, and a walk needs it anyway.
+    fn subsystem_of_device(&self, devpath: &[u8]) -> Option<Option<BString>> {
+        let subsystem = self.link_name(devpath, b"subsystem");
+        (subsystem.is_some() || self.is_device(devpath)).then_some(subsystem)
     }
 
     /// Subsystem of a device, computed for what has no `subsystem` symlink (interop.md 1.10).
