@@ -89,7 +89,10 @@ pub fn run(line: CommandLine) -> Result<(), Failure> {
     let status = format!("Processing with {} children at max", children_max(&settings));
     let readiness = Readiness::new(&text, ready_fd, parent, status, monotonic());
     let mut shell = assemble(line, settings, sockets, builtins, rules, readiness)?;
-    shell.run().map_err(|e| format!("Cannot wait for events: {e}"))
+    let ended = shell.run().map_err(|e| format!("Cannot wait for events: {e}"));
+    // The kernel takes thousands of small pieces back faster than we could.
+    std::mem::forget(shell.rules);
+    ended
 }
 
 /// Sockets that must be there before anyone is told that we are.

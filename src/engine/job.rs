@@ -785,10 +785,11 @@ impl Job {
             _ => value,
         };
         let plain = event.plain_properties().filter(|(name, _)| *name != "ID_PROCESSING");
-        let mut properties: Vec<(&BStr, &BStr)> = plain.map(|(name, old)| (name, value(name, old))).collect();
-        properties.extend(derived.iter().map(|(name, value)| (BStr::new(name), value.as_bstr())));
-        properties.extend(failure.iter().map(|(name, value)| (BStr::new(name), value.as_bstr())));
-        let datagram = announcement::build(&properties, &event.tags.sticky).into();
+        let plain = plain.map(|(name, old)| (name, value(name, old)));
+        let derived = derived.iter().map(|(name, value)| (BStr::new(name), value.as_bstr()));
+        let failure = failure.iter().map(|(name, value)| (BStr::new(name), value.as_bstr()));
+        let properties = plain.chain(derived).chain(failure);
+        let datagram = announcement::build(properties, &event.tags.sticky).into();
         let next = if swallowed.is_some() { Phase::Announce { copy: copy + 1 } } else { Phase::Finished };
         Some(self.perform(Effect::Announce { datagram }, Awaiting::Any, next))
     }

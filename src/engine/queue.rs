@@ -580,32 +580,39 @@ fn name_key(subsystem: &[u8], name: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// What [`Device::id`] says, without making its text.
-fn id_key(uevent: &Uevent) -> u64 {
-    let number = |name: &str| uevent.properties.get(name).and_then(|v| parse_u32(v)).filter(|n| *n > 0);
-    if let Some(major) = number("MAJOR") {
-        let kind = if uevent.subsystem == "block" { b'b' } else { b'c' };
-        return number_key(kind, major, number("MINOR").unwrap_or(0));
-    }
-    if let Some(ifindex) = number("IFINDEX") {
-        return number_key(b'n', ifindex, 0);
-    }
-    // Drivers of one name on two buses share a key, which does no harm.
-    name_key(&uevent.subsystem, last_component(&uevent.devpath))
-}
-
 impl Keys {
     /// Those of this uevent, in place of what was there.
     fn take(&mut self, uevent: &Uevent) {
         self.flow = key(b'f', &uevent.subsystem);
         self.on.clear();
         self.above.clear();
-        self.on.push(id_key(uevent));
-        if let Some(node) = uevent.properties.get("DEVNAME") {
-            self.on.push(key(b'/', node));
+        let (mut major, mut minor, mut ifindex) = (None, None, None);
+        let (mut node, mut old_path) = (None, None);
+        // One pass: looking for each of the five costs more.
+        for Property { name, value, .. } in uevent.properties.iter() {
+            let number = || parse_u32(value).filter(|n| *n > 0);
+            match name.as_bytes() {
+                b"MAJOR" => major = number(),
+                b"MINOR" => minor = number(),
+                b"IFINDEX" => ifindex = number(),
+                b"DEVNAME" => node = Some(value),
+                b"DEVPATH_OLD" => old_path = Some(value),
+                _ => {}
+            }
         }
+        // What `Device::id` says, without making its text.
+        self.on.push(match (major, ifindex) {
+            (Some(major), _) => {
+                let kind = if uevent.subsystem == "block" { b'b' } else { b'c' };
+                number_key(kind, major, minor.unwrap_or(0))
+            }
+            (None, Some(ifindex)) => number_key(b'n', ifindex, 0),
+            // Drivers of one name on two buses share a key, which does no harm.
+            (None, None) => name_key(&uevent.subsystem, last_component(&uevent.devpath)),
+        });
+        self.on.extend(node.map(|node| key(b'/', node)));
         path_keys(&uevent.devpath, self);
-        if let Some(old) = uevent.properties.get("DEVPATH_OLD") {
+        if let Some(old) = old_path {
             path_keys(old, self);
         }
     }

@@ -27,44 +27,89 @@ pub const OLD_RECEIVER_LIMIT: usize = 8191;
 /// Subsystem and devtype hash come from the properties. Of a datagram over [`OLD_RECEIVER_LIMIT`]
 /// first the properties whose name begins with a dot are left out, then as many symlinks at the end
 /// of DEVLINKS as it takes; when even that is not enough, nothing is. A property that would break the message (no name, a NUL) is left out.
-pub fn build(properties: &[(&BStr, &BStr)], tags: &OrderedSet) -> Vec<u8> {
-    let sent = || properties.iter().filter(|(name, value)| can_be_sent(name, value));
-    let line_len = |(name, value): &(&BStr, &BStr)| name.len() + value.len() + 2;
-    let is_hidden = |(name, _): &&(&BStr, &BStr)| name.starts_with(b".");
-    let is_links = |(name, _): &&(&BStr, &BStr)| **name == "DEVLINKS";
-    let full_len = HEADER_LEN + VERSION_LINE.len() + sent().map(line_len).sum::<usize>();
-    let (mut drop_hidden, mut too_much) = (false, 0);
-    if full_len > OLD_RECEIVER_LIMIT {
-        let len = full_len - sent().filter(is_hidden).map(line_len).sum::<usize>();
-        let least = len - sent().filter(is_links).map(line_len).sum::<usize>();
-        if least <= OLD_RECEIVER_LIMIT {
-            (drop_hidden, too_much) = (true, len.saturating_sub(OLD_RECEIVER_LIMIT));
-        }
+pub fn build<'a, P>(properties: P, tags: &OrderedSet) -> Vec<u8>
+where
+    P: Iterator<Item = (&'a BStr, &'a BStr)> + Clone,
+{
+    let mut body = Body::new();
+    properties.clone().for_each(|(name, value)| body.push(name, value));
+    if !body.is_sound() {
+        // Rare, so it is not looked for in advance.
+        let sendable = properties.filter(|(name, value)| can_be_sent(name, value));
+        return build(sendable.collect::<Vec<_>>().into_iter(), tags);
+    }
+    if body.datagram.len() > OLD_RECEIVER_LIMIT
+        && let Some(smaller) = smaller_body(properties, body.datagram.len())
+    {
+        body = smaller;
+    }
+    write_header(&mut body.datagram, body.subsystem, body.devtype, tag_bloom(tags.iter()));
+    body.datagram
+}
+
+/// A datagram as it grows.
+struct Body<'a> {
+    datagram: Vec<u8>,
+    lines: usize,
+    subsystem: &'a BStr,
+    devtype: &'a BStr,
+    has_bad_name: bool,
+}
+
+impl<'a> Body<'a> {
+    fn new() -> Body<'a> {
+        let mut datagram = Vec::with_capacity(1024);
+        // Filled in when the length of the body is known.
+        datagram.extend_from_slice(&[0; HEADER_LEN]);
+        datagram.extend_from_slice(VERSION_LINE);
+        let none = BStr::new(b"");
+        Body { datagram, lines: 1, subsystem: none, devtype: none, has_bad_name: false }
     }
 
-    let mut datagram = Vec::with_capacity(full_len);
-    // Filled in below, when the length of the body is known.
-    datagram.extend_from_slice(&[0; HEADER_LEN]);
-    datagram.extend_from_slice(VERSION_LINE);
-    let (mut subsystem, mut devtype) = (BStr::new(b""), BStr::new(b""));
-    for property in sent().filter(|property| !(drop_hidden && is_hidden(property))) {
-        let (name, value) = property;
+    fn push(&mut self, name: &'a BStr, value: &'a BStr) {
         match name.as_bytes() {
-            b"SUBSYSTEM" => subsystem = value,
-            b"DEVTYPE" => devtype = value,
-            b"DEVLINKS" if too_much > 0 => {
-                match devlinks_head(value, too_much) {
-                    b"" => {}
-                    head => push_line(&mut datagram, name, head),
-                }
-                continue;
-            }
+            b"SUBSYSTEM" => self.subsystem = value,
+            b"DEVTYPE" => self.devtype = value,
+            b"" | VERSION => self.has_bad_name = true,
             _ => {}
         }
-        push_line(&mut datagram, name, value);
+        push_line(&mut self.datagram, name, value);
+        self.lines += 1;
     }
-    write_header(&mut datagram, subsystem, devtype, tag_bloom(tags.iter()));
-    datagram
+
+    /// Whether each line has one NUL, that at its end, and may stand in the message.
+    fn is_sound(&self) -> bool {
+        let nuls = self.datagram[HEADER_LEN..].iter().filter(|&&b| b == 0).count();
+        nuls == self.lines && !self.has_bad_name
+    }
+}
+
+/// The body without what listeners rarely need; None where that does not make it fit.
+fn smaller_body<'a, P>(properties: P, len: usize) -> Option<Body<'a>>
+where
+    P: Iterator<Item = (&'a BStr, &'a BStr)> + Clone,
+{
+    let lines_len = |wanted: fn(&BStr) -> bool| {
+        let lines = properties.clone().filter(|(name, _)| wanted(name));
+        lines.map(|(name, value)| name.len() + value.len() + 2).sum::<usize>()
+    };
+    let is_hidden = |name: &BStr| name.starts_with(b".");
+    let len = len - lines_len(is_hidden);
+    if len - lines_len(|name| name == "DEVLINKS") > OLD_RECEIVER_LIMIT {
+        return None;
+    }
+    let too_much = len.saturating_sub(OLD_RECEIVER_LIMIT);
+    let mut body = Body::new();
+    for (name, value) in properties.filter(|(name, _)| !is_hidden(name)) {
+        match name.as_bytes() {
+            b"DEVLINKS" if too_much > 0 => match devlinks_head(value, too_much) {
+                b"" => {}
+                head => body.push(name, head.as_bstr()),
+            },
+            _ => body.push(name, value),
+        }
+    }
+    Some(body)
 }
 
 /// DEVLINKS without at least `too_much` bytes at its end, cut between two symlinks; all of them when
@@ -195,7 +240,7 @@ mod tests {
 
     fn datagram_of(properties: &[(BString, BString)], tags: &OrderedSet) -> Vec<u8> {
         let borrowed: Vec<_> = properties.iter().map(|(n, v)| (n.as_bstr(), v.as_bstr())).collect();
-        build(&borrowed, tags)
+        build(borrowed.into_iter(), tags)
     }
 
     fn tags(tags: &[&str]) -> OrderedSet {

@@ -3,6 +3,7 @@
 //! Identity and numbers come from the uevent alone, never from a path: by the time the event is
 //! looked at, the path may belong to another device.
 
+use super::properties::Property;
 use super::{DeviceId, Properties};
 use bstr::{BStr, BString, ByteSlice};
 
@@ -61,22 +62,32 @@ impl Device {
     /// Takes the typed fields out of `properties`. `DEVNAME` must already be absolute
     /// ([`super::uevent`] sees to that).
     pub fn new(devpath: BString, subsystem: BString, properties: &Properties) -> Device {
-        let number = |name: &str| properties.get(name).and_then(|v| parse_u32(v));
-        let text = |name: &str| properties.get(name).filter(|v| !v.is_empty()).map(BStr::to_owned);
-        let devnum = match (number("MAJOR"), number("MINOR")) {
-            (Some(major), minor) if major > 0 => Some(DevNum { major, minor: minor.unwrap_or(0) }),
-            _ => None,
-        };
-        Device {
+        let mut device = Device {
             sysname: sysname(&devpath),
-            devtype: text("DEVTYPE"),
-            driver: text("DRIVER"),
-            devnum,
-            ifindex: number("IFINDEX").filter(|&i| i > 0).map(IfIndex),
-            devnode: text("DEVNAME"),
+            devtype: None,
+            driver: None,
+            devnum: None,
+            ifindex: None,
+            devnode: None,
             devpath,
             subsystem,
+        };
+        let (mut major, mut minor) = (None, None);
+        let text = |value: &BStr| (!value.is_empty()).then(|| value.to_owned());
+        // One pass: looking for each of the six costs more.
+        for Property { name, value, .. } in properties.iter() {
+            match name.as_bytes() {
+                b"MAJOR" => major = parse_u32(value).filter(|&major| major > 0),
+                b"MINOR" => minor = parse_u32(value),
+                b"IFINDEX" => device.ifindex = parse_u32(value).filter(|&i| i > 0).map(IfIndex),
+                b"DEVNAME" => device.devnode = text(value),
+                b"DEVTYPE" => device.devtype = text(value),
+                b"DRIVER" => device.driver = text(value),
+                _ => {}
+            }
         }
+        device.devnum = major.map(|major| DevNum { major, minor: minor.unwrap_or(0) });
+        device
     }
 
     /// Whether the device has a block node (otherwise a number means a character node).
@@ -120,7 +131,9 @@ pub fn lies_in(path: &[u8], folder: &[u8]) -> bool {
 
 /// Last component of devpath with `!` turned into `/`.
 pub fn sysname(devpath: &[u8]) -> BString {
-    last_component(devpath).iter().map(|&b| if b == b'!' { b'/' } else { b }).collect::<Vec<u8>>().into()
+    let mut name = last_component(devpath).to_owned();
+    name.iter_mut().filter(|b| **b == b'!').for_each(|b| *b = b'/');
+    name
 }
 
 /// Trailing digits of a sysname; empty if there are none or if the name is all digits.

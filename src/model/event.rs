@@ -242,7 +242,7 @@ impl Event {
     }
 
     /// Kernel and rule properties, without those that are derived.
-    pub fn plain_properties(&self) -> impl Iterator<Item = (&BStr, &BStr)> {
+    pub fn plain_properties(&self) -> impl Iterator<Item = (&BStr, &BStr)> + Clone {
         let is_derived = |name: &BStr| DERIVED.iter().any(|derived| name == derived);
         self.properties.iter().filter(move |p| !is_derived(p.name)).map(|p| (p.name, p.value))
     }

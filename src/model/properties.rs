@@ -209,7 +209,7 @@ impl Properties {
     }
 
     /// All properties in insertion order.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = Property<'_>> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Property<'_>> + Clone {
         (0..self.entries.len()).map(|i| self.at(i))
     }
 

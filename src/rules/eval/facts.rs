@@ -54,6 +54,10 @@ impl Attrs {
         match self.keys.iter().position(|&k| k == key) {
             Some(at) => self.names[at] = (name, attr),
             None => {
+                if self.keys.is_empty() {
+                    self.keys.reserve(16);
+                    self.names.reserve(16);
+                }
                 self.keys.push(key);
                 self.names.push((name, attr));
             }
