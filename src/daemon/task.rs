@@ -494,10 +494,10 @@ impl Answers {
     /// How fresh rows must be for this job. The kernel's own `add` comes before the first message of
     /// the link, so whatever the table knows then is young enough.
     fn mark(&mut self, links: &mut Table, job: JobId, event: &Event) -> Mark {
-        let new = event.action == Action::Add && event.properties.get("SYNTH_UUID").is_none();
         if let Some(mark) = self.memories.get(&job).and_then(|m| m.mark) {
             return mark;
         }
+        let new = event.action == Action::Add && event.properties.get("SYNTH_UUID").is_none();
         let mark = if new { Mark::ANY } else { links.mark() };
         self.memory(job).mark = Some(mark);
         mark

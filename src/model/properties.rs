@@ -152,9 +152,29 @@ impl Properties {
         self.put(name, value.as_ref(), stored);
     }
 
+    /// Like [`set_stored`](Self::set_stored); `see` is shown what was there before.
+    pub fn replace_stored(
+        &mut self,
+        name: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        see: impl FnOnce(Property<'_>),
+    ) {
+        let name = name.as_ref();
+        let hash = hash(name);
+        let at = self.position(hash, name);
+        if let Some(i) = at {
+            see(self.at(i));
+        }
+        self.put_at(at, hash, name, value.as_ref(), !name.starts_with(b"."));
+    }
+
     fn put(&mut self, name: &[u8], value: &[u8], stored: bool) {
         let hash = hash(name);
-        match self.position(hash, name) {
+        self.put_at(self.position(hash, name), hash, name, value, stored);
+    }
+
+    fn put_at(&mut self, at: Option<usize>, hash: u32, name: &[u8], value: &[u8], stored: bool) {
+        match at {
             Some(i) => {
                 let old = self.entries[i].value;
                 self.entries[i].value = self.write_over(old, value);

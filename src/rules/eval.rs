@@ -86,7 +86,7 @@ struct State {
     closed: Closed,
     /// Kernel properties that rules overwrote or removed, as they were: IMPORT{db} sees them.
     replaced: Vec<(BString, BString)>,
-    /// Grows with every change of a property.
+    /// Grows with every change of a property: what guards said of properties counts no more then.
     property_changes: u32,
     /// For each guard of the program what [`State::property_changes`] was when it last failed, plus one;
     /// [`FOR_EVER`] for those that no change of a property can mend.
@@ -636,8 +636,14 @@ impl Evaluation {
         if value.is_empty() {
             self.remove_property(name);
         } else if valid_property(name, &value) {
-            self.before_change(name);
-            self.state.outcome.event.properties.set_stored(name, value);
+            self.state.property_changes += 1;
+            let keeps = self.keeps_replaced(name);
+            let State { outcome, replaced, .. } = &mut self.state;
+            outcome.event.properties.replace_stored(name, value, |old| {
+                if keeps && !old.stored {
+                    replaced.push((old.name.to_owned(), old.value.to_owned()));
+                }
+            });
         } else {
             let name = name.as_bstr();
             self.note(
@@ -648,23 +654,19 @@ impl Evaluation {
     }
 
     fn remove_property(&mut self, name: &[u8]) {
-        self.before_change(name);
-        self.state.outcome.event.properties.remove(name);
+        self.state.property_changes += 1;
+        let keeps = self.keeps_replaced(name);
+        let properties = &mut self.state.outcome.event.properties;
+        if let Some(old) = properties.find(name).filter(|old| keeps && !old.stored) {
+            self.state.replaced.push((old.name.to_owned(), old.value.to_owned()));
+        }
+        properties.remove(name);
     }
 
-    /// A property is about to change: what guards said of properties counts no more, and the kernel's
-    /// value is kept. What rules set is stored, but for names with a dot, which no kernel uses.
-    fn before_change(&mut self, name: &[u8]) {
-        self.state.property_changes += 1;
-        let event = &self.state.outcome.event;
-        if event.action == Action::Remove || name.starts_with(b".") {
-            return;
-        }
-        if let Some(p) = event.properties.find(name)
-            && !p.stored
-        {
-            self.state.replaced.push((p.name.to_owned(), p.value.to_owned()));
-        }
+    /// Whether the kernel's value of a property is kept when it changes. What rules set is stored, but for
+    /// names with a dot, which no kernel uses.
+    fn keeps_replaced(&self, name: &[u8]) -> bool {
+        self.state.outcome.event.action != Action::Remove && !name.starts_with(b".")
     }
 
     fn too_long(&mut self, key: &str) {

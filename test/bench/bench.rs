@@ -161,7 +161,8 @@ fn cell_main(subject: Subject, variant: Variant, pairs: usize, strace: bool) -> 
     let mut measure = Measure::default();
     measure.set("ready_ms", started.elapsed().as_secs_f64() * 1e3);
     let daemon = if strace { first_child(child.id()).ok_or("strace has no child")? } else { child.id() };
-    measure.set("ready_cpu", process_cpu(daemon));
+    measure
+        .set("ready_cpu", process_cpu(daemon) + children(daemon).into_iter().map(process_cpu).sum::<f64>());
 
     let creating = AtomicBool::new(true);
     let probing = AtomicBool::new(true);
@@ -353,8 +354,12 @@ fn only_cancelled(open: &HashMap<u64, (String, String)>) -> bool {
 }
 
 fn first_child(pid: u32) -> Option<u32> {
-    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
-    children.split_whitespace().next()?.parse().ok()
+    children(pid).into_iter().next()
+}
+
+fn children(pid: u32) -> Vec<u32> {
+    let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    list.split_whitespace().filter_map(|child| child.parse().ok()).collect()
 }
 
 /// CPU seconds of one process, its threads included and its children not.
