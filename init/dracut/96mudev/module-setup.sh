@@ -32,6 +32,10 @@ install() {
 	for file in /etc/udev/udev.conf /etc/udev/udev.conf.d/*.conf /usr/lib/systemd/network/*.link /etc/systemd/network/*.link; do
 		[[ -e $file ]] && inst_simple "$file"
 	done
+	if dracut_module_included systemd && [[ ! -e $initdir/usr/lib/systemd/system/systemd-udevd.service ]]; then
+		# Such an image would wait for its root for ever.
+		derror "mudev: systemd is in this image, but systemd-udevd.service is not: install mudev with INIT=\"dracut systemd\""
+	fi
 	# What the last test said is no failure of the module.
 	return 0
 }
