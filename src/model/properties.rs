@@ -13,6 +13,7 @@ use bstr::{BStr, BString, ByteSlice};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
     hash: u32,
+    is_derived: bool,
     name: BString,
 }
 
@@ -20,7 +21,12 @@ impl Key {
     /// The key of this name.
     pub fn new(name: impl Into<BString>) -> Key {
         let name = name.into();
-        Key { hash: hash(&name), name }
+        Key { hash: hash(&name), is_derived: super::event::is_derived(&name), name }
+    }
+
+    /// Whether the property is made of links, tags or time, and not kept as such.
+    pub fn is_derived(&self) -> bool {
+        self.is_derived
     }
 
     /// The name itself.

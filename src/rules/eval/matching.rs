@@ -44,6 +44,8 @@ impl Evaluation {
                 matches_subsystem(&m.pattern, *any_class, &event.device.subsystem)
             }
             MatchKey::Sysctl(name) => return self.matches_sysctl(name, &m.pattern, m.negate),
+            // What long lists of rules ask most.
+            MatchKey::Env(key) if !key.is_derived() => m.pattern.matches(self.plain_env(key)),
             _ => match self.subject(m)? {
                 Some(value) => m.pattern.matches(&value),
                 None => return Ok(false),
@@ -78,11 +80,15 @@ impl Evaluation {
 
     /// A property as rules see it, then a global one; empty if neither is set.
     fn env(&self, key: &Key) -> Cow<'_, BStr> {
-        if let Some(derived) = self.derived(key.name()) {
-            return Cow::Owned(derived.unwrap_or_default());
+        match key.is_derived() {
+            true => Cow::Owned(self.event().property(key.name()).unwrap_or_default()),
+            false => Cow::Borrowed(self.plain_env(key)),
         }
+    }
+
+    fn plain_env(&self, key: &Key) -> &BStr {
         let value = self.event().properties.get_key(key).or_else(|| self.config.globals.get_key(key));
-        Cow::Borrowed(value.unwrap_or_default())
+        value.unwrap_or_default()
     }
 
     /// The same by name, None if it is not set.
