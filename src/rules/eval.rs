@@ -22,7 +22,9 @@ mod tests;
 use super::ask::{Answer, Ask, BuiltinName, BuiltinResult, ParentDevice};
 use super::outcome::{Outcome, RunItem, Watch};
 use super::program::{Escape, Line, ListOp, OptionToken, Token};
-use super::specialise::{Entry, Guard, Run, RunKey, Specialised, Stretch, driver_hash, subsystem_hash};
+use super::specialise::{
+    Entry, Guard, Run, RunKey, Specialised, Stretch, driver_hash, subsystem_hash, value_hash,
+};
 use crate::model::event::OrderedSet;
 use crate::model::uevent::valid_property;
 use crate::model::{Action, Event, Key, Properties, Tags};
@@ -91,6 +93,9 @@ struct State {
     /// For each guard of the program what [`State::property_changes`] was when it last failed, plus one;
     /// [`FOR_EVER`] for those that no change of a property can mend.
     failed: Vec<u32>,
+    /// For each subject of the program what [`State::property_changes`] was when its value was last hashed,
+    /// plus one, and that hash.
+    values: Vec<(u32, u32)>,
     /// Hashes of the drivers and subsystems of the device and its parents, once all are known.
     present: Option<Vec<u32>>,
 }
@@ -214,6 +219,7 @@ impl Evaluation {
             replaced: Vec::new(),
             property_changes: 0,
             failed: vec![0; program.guards()],
+            values: vec![(0, 0); program.subjects().len()],
             present: None,
         };
         let facts = Facts::default();
@@ -311,7 +317,7 @@ impl Evaluation {
             Some(token) => token,
             None => {
                 if let Some(stretch) = program.stretch(entry)
-                    && self.passes_over(stretch)
+                    && self.passes_over(program, stretch)
                 {
                     if self.at < stretch.parents_end {
                         self.state.dev_parent = None;
@@ -319,7 +325,10 @@ impl Evaluation {
                     self.go_to(stretch.end);
                     return Ok(());
                 }
-                if self.has_failed(program, entry) || self.lacks_required(entry) {
+                if self.has_failed(program, entry)
+                    || self.wants_other_value(program, entry)
+                    || self.lacks_required(entry)
+                {
                     self.go_to(self.at + 1);
                     return Ok(());
                 }
@@ -379,10 +388,38 @@ impl Evaluation {
     }
 
     /// Whether no entry of the stretch can hold, by what is known so far.
-    fn passes_over(&self, stretch: &Stretch) -> bool {
+    fn passes_over(&mut self, program: &Specialised, stretch: &Stretch) -> bool {
         let names_lack = || self.state.present.as_ref().is_some_and(|all| !stretch.wants(all));
         stretch.guards.iter().all(|&guard| self.guard_failed(guard as usize))
             && (!stretch.asks_names() || names_lack())
+            && stretch.subjects.iter().all(|&subject| {
+                let hash = self.hash_of_value(program, subject);
+                !stretch.wants_value(subject, hash)
+            })
+    }
+
+    /// Whether the entry's first token wants a property to have another value than it has. A run finds its
+    /// next entry faster.
+    fn wants_other_value(&mut self, program: &Specialised, entry: &Entry) -> bool {
+        program.run(entry).is_none()
+            && entry
+                .literal()
+                .is_some_and(|(subject, literal)| self.hash_of_value(program, subject) != literal)
+    }
+
+    fn hash_of_value(&mut self, program: &Specialised, subject: u32) -> u32 {
+        let now = self.state.property_changes + 1;
+        match self.state.values.get(subject as usize) {
+            Some(&(when, hash)) if when == now => hash,
+            _ => {
+                let key = program.subjects().get(subject as usize);
+                let hash = key.map_or(0, |key| value_hash(self.plain_env(key)));
+                if let Some(known) = self.state.values.get_mut(subject as usize) {
+                    *known = (now, hash);
+                }
+                hash
+            }
+        }
     }
 
     /// Whether the entry's parent group wants a driver or subsystem that neither the device nor a parent

@@ -13,7 +13,7 @@
 use super::pattern::{Alternative, Pattern};
 use super::program::{AttrName, Line, Match, MatchKey, ParentKey, ParentMatch, RuleSet, Token};
 use crate::model::event::{BuildFnv, Fnv, is_derived};
-use crate::model::{Action, Event};
+use crate::model::{Action, Event, Key};
 use bstr::{BStr, BString, ByteSlice};
 use std::collections::HashMap;
 use std::hash::{Hash, Hasher};
@@ -83,6 +83,8 @@ pub struct Specialised {
     entries: Vec<Entry>,
     runs: Vec<Run>,
     guards: Vec<Guard>,
+    /// Properties that entries compare with a literal in their first token.
+    subjects: Vec<Key>,
     stretches: Vec<Stretch>,
 }
 
@@ -98,12 +100,21 @@ pub(super) struct Stretch {
     required: Vec<u32>,
     /// Guards that must all have failed.
     pub guards: Vec<u32>,
+    /// Subjects of the literals below; each once.
+    pub subjects: Vec<u32>,
+    /// (subject, hash of a literal), sorted: no subject may have such a value.
+    literals: Vec<(u32, u32)>,
 }
 
 impl Stretch {
     /// Whether an entry wants one of these drivers and subsystems.
     pub fn wants(&self, present: &[u32]) -> bool {
         present.iter().any(|name| self.required.binary_search(name).is_ok())
+    }
+
+    /// Whether an entry wants the subject to have a value of this hash.
+    pub fn wants_value(&self, subject: u32, hash: u32) -> bool {
+        self.literals.binary_search(&(subject, hash)).is_ok()
     }
 
     /// Whether any entry wants a driver or subsystem.
@@ -117,6 +128,9 @@ const STRETCH_STEP: usize = 4;
 
 /// More guards than these are not looked at in one step.
 const STRETCH_GUARDS: usize = 8;
+
+/// Properties whose values are kept as hashes during an evaluation.
+const MAX_SUBJECTS: usize = 64;
 
 /// What a token that stands first in several entries can be remembered by, once it did not hold: hundreds
 /// of packages ask the same question over and over (`SUBSYSTEMS=="usb"`, `ENV{ID_X}=="?*"`).
@@ -146,6 +160,10 @@ pub(super) struct Entry {
     /// Hash of the driver or subsystem that the device or a parent must have for the first token to
     /// hold; 0 is none.
     required: u32,
+    /// The property that its first token compares with a literal: index into the program's subjects.
+    subject: u32,
+    /// [`value_hash`] of that literal.
+    literal: u32,
     /// The stretch that can be passed over from here.
     stretch: u32,
 }
@@ -159,6 +177,11 @@ impl Entry {
     /// Hash ([`driver_hash`], [`subsystem_hash`]) of what the device or a parent must have.
     pub fn required(&self) -> Option<u32> {
         (self.required != 0).then_some(self.required)
+    }
+
+    /// The subject of its first token, and the hash that the value must have for it to hold.
+    pub fn literal(&self) -> Option<(u32, u32)> {
+        (self.subject != NONE).then_some((self.subject, self.literal))
     }
 
     /// Where to go when all tokens held, if that is not the next entry.
@@ -225,7 +248,14 @@ impl Specialised {
     }
 
     fn unjoined(rules: Arc<RuleSet>, entries: Vec<Entry>) -> Specialised {
-        Specialised { rules, entries, runs: Vec::new(), guards: Vec::new(), stretches: Vec::new() }
+        Specialised {
+            rules,
+            entries,
+            runs: Vec::new(),
+            guards: Vec::new(),
+            subjects: Vec::new(),
+            stretches: Vec::new(),
+        }
     }
 
     /// Joins consecutive entries that have a guard or want a driver or subsystem.
@@ -244,15 +274,30 @@ impl Specialised {
     }
 
     fn stretch_from(&self, start: usize) -> Stretch {
-        let mut stretch =
-            Stretch { end: start, parents_end: start, required: Vec::new(), guards: Vec::new() };
+        let mut stretch = Stretch {
+            end: start,
+            parents_end: start,
+            required: Vec::new(),
+            guards: Vec::new(),
+            subjects: Vec::new(),
+            literals: Vec::new(),
+        };
         for entry in &self.entries[start..] {
-            match (entry.required(), entry.guard) {
-                (Some(name), _) => stretch.required.push(name),
-                (None, NONE) => break,
-                (None, guard) if stretch.guards.contains(&guard) => {}
-                (None, _) if stretch.guards.len() == STRETCH_GUARDS => break,
-                (None, guard) => stretch.guards.push(guard),
+            match (entry.literal(), entry.required(), entry.guard) {
+                (Some((subject, literal)), ..) => {
+                    if !stretch.subjects.contains(&subject) {
+                        if stretch.subjects.len() == STRETCH_GUARDS {
+                            break;
+                        }
+                        stretch.subjects.push(subject);
+                    }
+                    stretch.literals.push((subject, literal));
+                }
+                (None, Some(name), _) => stretch.required.push(name),
+                (None, None, NONE) => break,
+                (None, None, guard) if stretch.guards.contains(&guard) => {}
+                (None, None, _) if stretch.guards.len() == STRETCH_GUARDS => break,
+                (None, None, guard) => stretch.guards.push(guard),
             }
             stretch.end += 1;
             let asks_parents = entry.guard().and_then(|guard| self.guard(guard)) == Some(Guard::Parents);
@@ -260,6 +305,7 @@ impl Specialised {
                 stretch.parents_end = stretch.end;
             }
         }
+        stretch.literals.sort_unstable();
         stretch.required.sort_unstable();
         stretch.required.dedup();
         stretch
@@ -280,6 +326,12 @@ impl Specialised {
             let line = rules.lines.get(entry.line as usize);
             let Some(token) = line.and_then(|l| l.tokens.get(entry.first as usize)) else { continue };
             self.entries[at].required = required(token).unwrap_or(0);
+            if let Some((key, literal)) = compared_literal(token)
+                && let Some(subject) = self.subject_of(key)
+            {
+                self.entries[at].subject = subject;
+                self.entries[at].literal = value_hash(literal);
+            }
             let Some((guard, hash)) = guard_of(token) else { continue };
             match known.get_mut(&hash) {
                 Some((other, ..)) if *other != token => {}
@@ -294,6 +346,22 @@ impl Specialised {
                 None => drop(known.insert(hash, (token, at, NONE))),
             }
         }
+    }
+
+    /// The number of a subject, a new one if need be and there are not too many.
+    fn subject_of(&mut self, key: &Key) -> Option<u32> {
+        let at = self.subjects.iter().position(|known| known == key).or_else(|| {
+            (self.subjects.len() < MAX_SUBJECTS).then(|| {
+                self.subjects.push(key.clone());
+                self.subjects.len() - 1
+            })
+        });
+        at.map(|at| at as u32)
+    }
+
+    /// Properties that entries compare with literals.
+    pub(super) fn subjects(&self) -> &[Key] {
+        &self.subjects
     }
 
     /// How many guards there are.
@@ -548,6 +616,19 @@ fn name_hash(kind: u8, name: &[u8]) -> u32 {
     (hasher.finish() as u32) | 1
 }
 
+/// Hash of the value of a property.
+pub(super) fn value_hash(value: &[u8]) -> u32 {
+    name_hash(b'v', value)
+}
+
+/// The property that a token wants to have one certain value, and that value.
+fn compared_literal(token: &Token) -> Option<(&Key, &BString)> {
+    let Token::Match(Match { subject: MatchKey::Env(key), pattern, negate: false, .. }) = token else {
+        return None;
+    };
+    pattern.as_literal().filter(|_| !key.is_derived()).map(|literal| (key, literal))
+}
+
 /// What kind of guard a token is, and its hash; None for what has to be asked each time.
 fn guard_of(token: &Token) -> Option<(Guard, u64)> {
     let mut hasher = Fnv::default();
@@ -648,6 +729,8 @@ fn link(rules: &RuleSet, verdicts: &[Verdict]) -> Vec<Entry> {
                 goto: goto.unwrap_or(NONE),
                 run: NONE,
                 guard: NONE,
+                subject: NONE,
+                literal: 0,
                 required: 0,
                 stretch: NONE,
             });

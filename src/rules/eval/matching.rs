@@ -86,7 +86,7 @@ impl Evaluation {
         }
     }
 
-    fn plain_env(&self, key: &Key) -> &BStr {
+    pub(super) fn plain_env(&self, key: &Key) -> &BStr {
         let value = self.event().properties.get_key(key).or_else(|| self.config.globals.get_key(key));
         value.unwrap_or_default()
     }
