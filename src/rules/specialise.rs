@@ -126,7 +126,10 @@ impl Stretch {
 /// Entries of a stretch from one place where it can be passed over to the next.
 const STRETCH_STEP: usize = 4;
 
-/// More guards than these are not looked at in one step.
+/// Entries of a stretch at most: one guard that nothing is known of yet keeps all of them.
+const STRETCH_MAX: usize = 64;
+
+/// More guards or subjects than these are not looked at in one step.
 const STRETCH_GUARDS: usize = 8;
 
 /// Properties whose values are kept as hashes during an evaluation.
@@ -282,7 +285,7 @@ impl Specialised {
             subjects: Vec::new(),
             literals: Vec::new(),
         };
-        for entry in &self.entries[start..] {
+        for entry in self.entries[start..].iter().take(STRETCH_MAX) {
             match (entry.literal(), entry.required(), entry.guard) {
                 (Some((subject, literal)), ..) => {
                     if !stretch.subjects.contains(&subject) {
