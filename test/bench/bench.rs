@@ -2,7 +2,7 @@
 //!
 //! Every measurement is a fresh *cell*: a process of its own with private namespaces (../support/cell.rs),
 //! one daemon, one load. The process tree of the daemon is reaped by the cell, so that its CPU is
-//! that of every worker, program and helper. Options: `--pairs 50,500,2000 --variants A,B,F --runs 3
+//! that of every worker, program and helper. Options: `--pairs 50,500,2000 --variants A,B,F --runs 5
 //! --only mudevd,udevd,floor --quick`.
 
 #[path = "../support/cell.rs"]
@@ -467,7 +467,7 @@ fn options(args: &[String]) -> Result<Options> {
         pairs: vec![50, 500, 2000],
         variants: vec![Variant::A, Variant::B, Variant::F],
         subjects: Subject::ALL.to_vec(),
-        runs: 3,
+        runs: 5,
         claims: true,
     };
     let mut args = args.iter();
