@@ -118,6 +118,7 @@ pack() { (cd "$1" && find . | "$busybox" cpio -o -H newc 2>/dev/null) | gzip -1;
 
 # partitioned FILE: a disk with a partition table of two partitions: type 83, 2048 + 4096 and 8192 + 4096 sectors.
 partitioned() {
+	rm -f "$1"
 	truncate -s 16M "$1"
 	{
 		head -c 440 /dev/zero

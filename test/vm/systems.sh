@@ -6,6 +6,8 @@
 # it has handed over to that root (test/vm/image/root). Exit status 1 when a demand is not met; where a system cannot be had it says so and goes on.
 set -eu -o pipefail
 mudev=$(realpath "$1")
+# make hands its variables on; what is installed where is decided here.
+unset INIT PREFIX DESTDIR WITH_UDEV_NAMES
 . "$(dirname "$0")/lib.sh"
 shift
 
@@ -23,8 +25,8 @@ run() { # SYSTEM
 	accounts "$tree"
 	if [ "${kind:-service}" = image ]; then make_image; else make_guest; fi
 	local status=0
-	boot "$system" "$work/initramfs-$system" "$work/disk" "$line" || status=$?
-	rm -rf "$work/initramfs-$system" "$tree"
+	boot "$system" "$work/initramfs-$system" "$work/disk-$system" "$line" || status=$?
+	rm -rf "$work/initramfs-$system" "$work/disk-$system" "$tree"
 	tr -d '\r' <"$work/$system.dump" >"$work/$system.facts"
 	echo "vm: $system ($(version "$base" "${needs%% *}"))"
 	sed 's/^/vm:   /' "$work/$system.facts"
@@ -47,7 +49,7 @@ make_guest() {
 	prepare "$tree"
 	tools "$tree"
 	pack "$tree" >"$work/initramfs-$system"
-	partitioned "$work/disk"
+	partitioned "$work/disk-$system"
 	line="rdinit=/preinit ${cmdline:-}"
 }
 
@@ -102,22 +104,26 @@ make_image() {
 	# The guest's kernel has dummy as a module.
 	install -D "$(find "$work/root/lib/modules" -name dummy.ko)" "$root/modules/dummy.ko"
 	echo "${control:-}" >"$root/control"
-	rm -f "$work/disk"
-	mke2fs -q -t ext4 -L vmroot -d "$root" "$work/disk" 48M >/dev/null
+	rm -f "$work/disk-$system"
+	mke2fs -q -t ext4 -L vmroot -d "$root" "$work/disk-$system" 48M >/dev/null
 	rm -rf "$root"
 	line="root=${device:-/dev/disk/by-id/virtio-VM0001} rw ${cmdline:-}"
 }
 
 need_machine
 get_kernel
-failed=""
 if [ "$*" = all ]; then
 	# shellcheck disable=SC2046
 	set -- $(ls "$here/systems")
 fi
 for system in "$@"; do
-	[ -e "$here/systems/$system" ] || { echo "vm: INIT=$system is not known here; known: $(ls "$here/systems" | paste -sd' ')"; exit 1; }
-	# In a process of its own: each defines the same functions, and a skip ends that process only.
-	(run "$system") || failed="$failed $system"
+	[ -e "$here/systems/$system" ] || { echo "vm: INIT=$system cannot be run here, only: $(ls "$here/systems" | paste -sd' ')"; exit 1; }
 done
+if [ $# = 1 ]; then
+	run "$1"
+	exit
+fi
+# Each in a process of its own: they define the same functions, and a skip ends that process only.
+failed=""
+for system in "$@"; do "$0" "$mudev" "$system" || failed="$failed $system"; done
 [ -z "$failed" ] || { echo "vm: failed:$failed"; exit 1; }
