@@ -376,10 +376,10 @@ impl Engine {
         let Some(ready) = self.queue.take_ready() else { return };
         let id = JobId(self.next_job);
         self.next_job += 1;
-        let mut job = Box::new(Job::new(id, ready, now));
+        let mut job = Job::new(id, ready, now);
         // Most jobs end here and are never looked up.
         match self.advance(&mut job, now, at_once) {
-            Progress::Stands => drop(self.jobs.insert(id, job)),
+            Progress::Stands => drop(self.jobs.insert(id, Box::new(job))),
             Progress::Ended => self.ended(&job),
         }
     }

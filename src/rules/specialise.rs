@@ -755,7 +755,7 @@ fn link(rules: &RuleSet, verdicts: &[Verdict]) -> Vec<Entry> {
 pub struct Programs {
     rules: Arc<RuleSet>,
     /// Per action, number and ifindex: the programs by subsystem.
-    by_kind: Vec<HashMap<BString, Arc<Specialised>>>,
+    by_kind: Vec<HashMap<BString, Arc<Specialised>, BuildFnv>>,
     count: usize,
 }
 

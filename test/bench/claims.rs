@@ -49,27 +49,27 @@ fn build(tree: &Path, devices: usize) -> std::io::Result<()> {
     }
     let mut events = String::new();
     for n in 0..devices {
-        let devpath = format!("/devices/virtual/block/d{n}");
+        let devpath = format!("/devices/virtual/block/ram{n}");
         let folder = tree.join(format!("sys{devpath}"));
         std::fs::create_dir_all(&folder)?;
         let (major, minor) = (240 + n / 256, n % 256);
         std::fs::write(
             folder.join("uevent"),
-            format!("MAJOR={major}\nMINOR={minor}\nDEVNAME=d{n}\nDEVTYPE=disk\n"),
+            format!("MAJOR={major}\nMINOR={minor}\nDEVNAME=ram{n}\nDEVTYPE=disk\n"),
         )?;
         std::os::unix::fs::symlink("../../../../class/block", folder.join("subsystem"))?;
         std::os::unix::fs::symlink(
             format!("../..{devpath}"),
             tree.join(format!("sys/dev/block/{major}:{minor}")),
         )?;
-        std::fs::write(tree.join(format!("dev/d{n}")), "")?;
+        std::fs::write(tree.join(format!("dev/ram{n}")), "")?;
     }
     for number in 0..devices * rounds(devices) {
         let (n, action) = (number % devices, if number < devices { "add" } else { "change" });
         let (major, minor) = (240 + n / 256, n % 256);
         events.push_str(&format!(
-            "ACTION={action}\nDEVPATH=/devices/virtual/block/d{n}\nSUBSYSTEM=block\nMAJOR={major}\nMINOR={minor}\n\
-             DEVNAME=d{n}\nDEVTYPE=disk\nSEQNUM={}\n\n",
+            "ACTION={action}\nDEVPATH=/devices/virtual/block/ram{n}\nSUBSYSTEM=block\nMAJOR={major}\nMINOR={minor}\n\
+             DEVNAME=ram{n}\nDEVTYPE=disk\nSEQNUM={}\n\n",
             number + 1
         ));
     }
