@@ -54,12 +54,13 @@ impl AtOnce for Here<'_> {
     }
 
     fn attempt(&mut self, event: &Event, request: Output) -> Tried<Output> {
-        let (job, task) = match Task::of(request) {
-            Ok((job, task)) if self.levels.contains_key(&job) => {
-                return Tried::Refused(task.into_output(job));
-            }
-            Ok(found) => found,
-            Err(other) => return Tried::Refused(*other),
+        if request.job().is_some_and(|job| self.levels.contains_key(&job)) {
+            return Tried::Refused(request);
+        }
+        let (job, task) = match request {
+            Output::Perform { job, effect } => (job, Task::Effect(effect)),
+            Output::Run { job, item } => (job, Task::Run(item)),
+            other => return Tried::Refused(other),
         };
         match self.world.attempt(self.links, job, event, &task, &[]) {
             Ok(reply) => self.replied(job, reply),
@@ -135,20 +136,10 @@ impl Shell {
             Need::Helper(operation) => self.ask_helper(job, operation),
             Need::Driver { ifname, constant_of } => {
                 if self.questions.begin(job, constant_of) {
-                    let seq = self.links.table.next_seq();
-                    self.request_rtnl(
-                        RtnlFor::Driver(job),
-                        job,
-                        seq,
-                        links::request::ask_driver(&ifname, seq),
-                    );
+                    self.request_rtnl(job, RtnlFor::Driver, links::request::ask_driver(&ifname, 0));
                 }
             }
-            Need::Rtnl(mut message) => {
-                let seq = self.links.table.next_seq();
-                links::request::set_seq(&mut message, seq);
-                self.request_rtnl(RtnlFor::Job(job), job, seq, message);
-            }
+            Need::Rtnl(request) => self.request_rtnl(job, RtnlFor::Job, request),
         }
     }
 }

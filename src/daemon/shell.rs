@@ -26,6 +26,7 @@ use super::trace::Recorder;
 use crate::engine::{Engine, Input, JobId, Output};
 use crate::helper::operations::{Operation, Reply};
 use crate::helper::pool::Pool;
+use crate::links;
 use crate::model::effect::Effect;
 use crate::model::{IfIndex, Now};
 use crate::sys::clock::monotonic;
@@ -364,11 +365,8 @@ impl Shell {
         if self.job_levels.is_empty() {
             return self.do_output(output);
         }
-        let (job, is_last) = match &output {
-            Output::Ask { job, .. } | Output::Run { job, .. } => (Some(*job), false),
-            Output::Perform { job, effect } => (Some(*job), matches!(effect, Effect::Announce { .. })),
-            _ => (None, false),
-        };
+        let job = output.job();
+        let is_last = matches!(&output, Output::Perform { effect: Effect::Announce { .. }, .. });
         let level = job.and_then(|job| self.job_levels.get(&job).copied());
         let usual = log::max_level();
         log::set_max_level(level.unwrap_or(usual));
@@ -452,13 +450,14 @@ impl Shell {
         self.links.refresh(&self.sources, job, ifindex, statistics, self.now);
     }
 
-    /// Sends an rtnetlink request for a job; `bytes` carry a sequence number of
-    /// [`crate::links::Table::next_seq`]. The reply goes to `rtnl_replied` or `driver_is_known` of
-    /// [`super::answer`].
-    pub fn request_rtnl(&mut self, what: RtnlFor, job: JobId, seq: u32, bytes: Vec<u8>) {
+    /// Sends an rtnetlink request for a job. The reply goes to `rtnl_replied` or `driver_is_known` of
+    /// [`super::answer`], as `what` says.
+    pub fn request_rtnl(&mut self, job: JobId, what: fn(JobId) -> RtnlFor, mut request: Vec<u8>) {
+        let seq = self.links.table.next_seq();
+        links::request::set_seq(&mut request, seq);
         let started = self.engine.job_started(job).unwrap_or(self.now);
         let deadline = started + self.settings.event_timeout;
-        self.links.request(&self.sources, seq, bytes, what, deadline);
+        self.links.request(&self.sources, seq, request, what(job), deadline);
     }
 
     fn on_signals(&mut self) {

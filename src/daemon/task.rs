@@ -11,7 +11,7 @@ use super::disks::DiskLocks;
 use super::slow::SlowAttributes;
 use super::watch::{FollowUps, Watches};
 use crate::builtin::{self, Builtins};
-use crate::engine::{JobId, Output, Reply};
+use crate::engine::{JobId, Reply};
 use crate::helper::operations::{Operation, Reply as HelperReply};
 use crate::links::{self, Exists, LinkAttr, Mark, Refresh, Table};
 use crate::model::command::split_command;
@@ -41,26 +41,6 @@ pub enum Task {
     Ask(Ask),
     Effect(Effect),
     Run(RunItem),
-}
-
-impl Task {
-    /// The job and task that an output asks for; other outputs come back.
-    pub(super) fn of(output: Output) -> Result<(JobId, Task), Box<Output>> {
-        match output {
-            Output::Ask { job, ask } => Ok((job, Task::Ask(ask))),
-            Output::Perform { job, effect } => Ok((job, Task::Effect(effect))),
-            Output::Run { job, item } => Ok((job, Task::Run(item))),
-            other => Err(Box::new(other)),
-        }
-    }
-
-    pub(super) fn into_output(self, job: JobId) -> Output {
-        match self {
-            Task::Ask(ask) => Output::Ask { job, ask },
-            Task::Effect(effect) => Output::Perform { job, effect },
-            Task::Run(item) => Output::Run { job, item },
-        }
-    }
 }
 
 /// What a task cannot have without waiting.

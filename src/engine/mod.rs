@@ -89,6 +89,16 @@ pub enum Output {
     Log { level: log::Level, text: String },
 }
 
+impl Output {
+    /// The job whose request this is; None if nobody waits for a reply.
+    pub fn job(&self) -> Option<JobId> {
+        match self {
+            Output::Ask { job, .. } | Output::Perform { job, .. } | Output::Run { job, .. } => Some(*job),
+            Output::Busy(_) | Output::LogLevel { .. } | Output::Log { .. } => None,
+        }
+    }
+}
+
 /// What became of a request that could be had at once.
 #[derive(Debug)]
 pub enum Tried<R> {
@@ -385,15 +395,20 @@ impl Engine {
     }
 
     fn reply(&mut self, id: JobId, reply: Reply, now: Now, at_once: &mut dyn AtOnce) {
-        let Some(job) = self.jobs.get_mut(&id) else { return };
+        let Some(mut job) = self.jobs.remove(&id) else { return };
         self.outputs.extend(job.reply(reply, now));
-        self.drive(id, now, at_once);
+        self.go_on(job, now, at_once);
     }
 
     fn drive(&mut self, id: JobId, now: Now, at_once: &mut dyn AtOnce) {
-        let Some(mut job) = self.jobs.remove(&id) else { return };
+        if let Some(job) = self.jobs.remove(&id) {
+            self.go_on(job, now, at_once);
+        }
+    }
+
+    fn go_on(&mut self, mut job: Box<Job>, now: Now, at_once: &mut dyn AtOnce) {
         match self.advance(&mut job, now, at_once) {
-            Progress::Stands => drop(self.jobs.insert(id, job)),
+            Progress::Stands => drop(self.jobs.insert(job.id, job)),
             Progress::Ended => self.ended(&job),
         }
     }
@@ -401,51 +416,55 @@ impl Engine {
     /// Goes on with a job as far as it can go.
     fn advance(&mut self, job: &mut Job, now: Now, at_once: &mut dyn AtOnce) -> Progress {
         loop {
-            match job.step(&self.config, now) {
-                Step::Ask => {
-                    let Some(ask) = job.asked() else { return Progress::Stands };
-                    let tried = match self.outputs.is_empty() {
-                        true => at_once.answer(job.id, job.event(), ask),
-                        // What was put out before comes first.
-                        false => Tried::Refused(()),
-                    };
-                    match tried {
-                        Tried::Replied(reply) => self.outputs.extend(job.reply(reply, now)),
-                        Tried::Taken => return Progress::Stands,
-                        Tried::Refused(()) => {
-                            self.outputs.push_back(Output::Ask { job: job.id, ask: ask.clone() });
-                            return Progress::Stands;
-                        }
-                    }
+            let tried = match job.step(&self.config, now) {
+                Step::Ask => self.try_question(job, at_once),
+                // What was put out before comes first.
+                Step::Request(request) if !self.outputs.is_empty() => Tried::Refused(request),
+                Step::Request(request) => at_once.attempt(job.event(), request),
+                Step::Tell(outputs) => {
+                    self.outputs.extend(outputs);
+                    continue;
                 }
-                Step::Request(output) if !self.outputs.is_empty() => {
-                    self.outputs.push_back(output);
-                    return Progress::Stands;
-                }
-                Step::Request(output) => match at_once.attempt(job.event(), output) {
-                    Tried::Replied(reply) => self.outputs.extend(job.reply(reply, now)),
-                    Tried::Taken => return Progress::Stands,
-                    Tried::Refused(output) => {
-                        self.outputs.push_back(output);
-                        return Progress::Stands;
-                    }
-                },
-                Step::Tell(outputs) => self.outputs.extend(outputs),
                 Step::WaitUntil(at) => {
                     self.timers.insert((at, job.id));
                     return Progress::Stands;
                 }
                 Step::Waiting => return Progress::Stands,
-                Step::WantRules => job.give_rules(RulesContext {
-                    program: self.programs.for_event(job.event()),
-                    config: EvalConfig {
-                        globals: self.globals.clone(),
-                        strict_names: self.config.strict_names,
-                        in_initrd: self.config.in_initrd,
-                    },
-                }),
+                Step::WantRules => {
+                    job.give_rules(RulesContext {
+                        program: self.programs.for_event(job.event()),
+                        config: EvalConfig {
+                            globals: self.globals.clone(),
+                            strict_names: self.config.strict_names,
+                            in_initrd: self.config.in_initrd,
+                        },
+                    });
+                    continue;
+                }
                 Step::Finished => return Progress::Ended,
+            };
+            match tried {
+                Tried::Replied(reply) => self.outputs.extend(job.reply(reply, now)),
+                Tried::Taken => return Progress::Stands,
+                Tried::Refused(request) => {
+                    self.outputs.push_back(request);
+                    return Progress::Stands;
+                }
             }
+        }
+    }
+
+    /// The question is copied only when it comes out.
+    fn try_question(&self, job: &Job, at_once: &mut dyn AtOnce) -> Tried<Output> {
+        let Some(ask) = job.asked() else { return Tried::Taken };
+        let tried = match self.outputs.is_empty() {
+            true => at_once.answer(job.id, job.event(), ask),
+            false => Tried::Refused(()),
+        };
+        match tried {
+            Tried::Replied(reply) => Tried::Replied(reply),
+            Tried::Taken => Tried::Taken,
+            Tried::Refused(()) => Tried::Refused(Output::Ask { job: job.id, ask: ask.clone() }),
         }
     }
 

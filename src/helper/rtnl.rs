@@ -5,9 +5,9 @@
 //! requests (links/request.rs), each datagram out is one raw datagram of the kernel's reply, up to and
 //! including the one that ends it (NLMSG_ERROR, NLMSG_DONE, or the single row of a request for one). Requests
 //! are served one after the other, in order. [`ASK_DRIVER`] is for the helper itself: ethtool takes the same
-//! lock, and a driver that hangs in it holds up all other requests anyway. Whatever goes wrong here is told as an NLMSG_ERROR with the request's
-//! sequence number: **every request gets an end**, so the loop needs no second way to learn of failures,
-//! but the closing of the socket.
+//! lock, and a driver that hangs in it holds up all other requests anyway. Whatever goes wrong here is told as an
+//! NLMSG_ERROR with the request's sequence number: **every request gets an end**, so the loop needs no second
+//! way to learn of failures, but the closing of the socket.
 
 use crate::links::wire::{self, *};
 use crate::sys::{self, netlink, unix};
@@ -21,7 +21,7 @@ const BUFFER: usize = 64 * 1024;
 /// Serves the socket until its other end closes.
 pub fn serve_rtnl(client: BorrowedFd<'_>) -> io::Result<()> {
     let route = netlink::open_route(true)?;
-    let mut buffer = vec![0; BUFFER];
+    let (mut buffer, mut reply) = (vec![0; BUFFER], vec![0; BUFFER]);
     loop {
         let received = match unix::receive(client, &mut buffer) {
             Ok(received) => received,
@@ -30,24 +30,29 @@ pub fn serve_rtnl(client: BorrowedFd<'_>) -> io::Result<()> {
         if received.len == 0 {
             return Ok(());
         }
-        if received.truncated || !serve_datagram(client, route.as_fd(), &buffer[..received.len])? {
+        let requests = buffer.get_mut(..received.len).filter(|_| !received.truncated);
+        let served = requests.map(|requests| serve_datagram(client, route.as_fd(), requests, &mut reply));
+        if !served.transpose()?.unwrap_or(false) {
             // Not even a header: there is no sequence number to answer to.
             log::warn!("rtnetlink requests of {} bytes are no messages, ignored", received.len);
         }
     }
 }
 
-/// Serves all requests of a datagram; false if it does not end with one.
-fn serve_datagram(client: BorrowedFd, route: BorrowedFd, datagram: &[u8]) -> io::Result<bool> {
-    let mut reply = vec![0; BUFFER];
-    let mut rest = datagram;
+/// Serves all requests of a datagram; false if it does not end with one. `reply` is room for what the kernel
+/// answers.
+fn serve_datagram(
+    client: BorrowedFd,
+    route: BorrowedFd,
+    mut rest: &mut [u8],
+    reply: &mut [u8],
+) -> io::Result<bool> {
     while !rest.is_empty() {
         let Some(length) = wire::message_len(rest) else { return Ok(false) };
-        let (message, after) = rest.split_at(length);
-        rest = after.get(wire::align(length) - length..).unwrap_or_default();
-        let mut message = message.to_vec();
-        let Some(request) = Request::prepare(&mut message) else { return Ok(false) };
-        match serve_request(client, route, &request, &message, &mut reply) {
+        let (message, after) = rest.split_at_mut(length);
+        rest = after.get_mut(wire::align(length) - length..).unwrap_or_default();
+        let Some(request) = Request::prepare(message) else { return Ok(false) };
+        match serve_request(client, route, &request, message, reply) {
             Err(error) if is_gone(&error) => return Ok(true),
             other => other?,
         }
@@ -227,15 +232,16 @@ mod tests {
     #[test]
     fn each_request_of_a_datagram_is_answered_in_order() {
         let (ours, theirs) = unix::seqpacket_pair().unwrap();
-        let datagram = [
+        let mut datagram = [
             crate::links::request::ask_driver(b"mudev-none", 5),
             Builder::new(RTM_GETLINK, NLM_F_REQUEST, 6).ifinfo(u32::MAX >> 1).finish(),
             vec![1, 2, 3],
         ]
         .concat();
         let route = netlink::open_route(true).unwrap();
-        assert!(!serve_datagram(theirs.as_fd(), route.as_fd(), &datagram).unwrap(), "the last is none");
         let mut buffer = vec![0; BUFFER];
+        let served = serve_datagram(theirs.as_fd(), route.as_fd(), &mut datagram, &mut buffer);
+        assert!(!served.unwrap(), "the last is none");
         for seq in [5, 6] {
             let received = unix::receive(ours.as_fd(), &mut buffer).unwrap();
             let frame = wire::frames(&buffer[..received.len]).next().unwrap().unwrap();

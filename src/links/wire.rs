@@ -119,10 +119,7 @@ impl<'a> Iterator for Frames<'a> {
             return None;
         }
         let whole = std::mem::take(&mut self.rest);
-        let Some(length) = read_u32(whole, 0).map(|l| l as usize) else { return Some(Err(Malformed)) };
-        if length < HEADER || length > whole.len() {
-            return Some(Err(Malformed));
-        }
+        let Some(length) = message_len(whole) else { return Some(Err(Malformed)) };
         let (Some(kind), Some(flags), Some(seq), Some(portid)) =
             (read_u16(whole, 4), read_u16(whole, 6), read_u32(whole, 8), read_u32(whole, 12))
         else {

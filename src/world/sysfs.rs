@@ -137,9 +137,7 @@ impl Sysfs {
 
     /// Devpath of the nearest ancestor that is a device.
     pub fn parent(&self, devpath: &[u8]) -> Option<BString> {
-        let above = std::iter::successors(dirname(devpath), |at| dirname(at));
-        let mut devices = above.filter(|at| !is_glue(at) && self.subsystem_of_device(at).is_some());
-        devices.next().map(BString::from)
+        ancestors(devpath).find(|at| self.subsystem_of_device(at).is_some()).map(BString::from)
     }
 
     /// All ancestors that are devices, nearest first.
@@ -153,16 +151,7 @@ impl Sysfs {
         devpath: &[u8],
         known: impl Fn(&BStr) -> Option<ParentDevice>,
     ) -> Vec<ParentDevice> {
-        let mut parents: Vec<ParentDevice> = Vec::new();
-        let mut at = devpath;
-        while let Some(above) = dirname(at) {
-            at = above;
-            if is_glue(at) {
-                continue;
-            }
-            parents.extend(known(at.as_bstr()).or_else(|| self.parent_at(at)));
-        }
-        parents
+        ancestors(devpath).filter_map(|at| known(at.as_bstr()).or_else(|| self.parent_at(at))).collect()
     }
 
     /// What is at this devpath, if that is a device.
@@ -419,6 +408,11 @@ fn read_to_end(file: &mut File) -> Result<BString, Errno> {
 /// The directory a path lies in; None for a child of the root.
 fn dirname(path: &[u8]) -> Option<&[u8]> {
     path.rfind_byte(b'/').filter(|&i| i > 0).map(|i| &path[..i])
+}
+
+/// The directories above that may be devices, nearest first.
+fn ancestors(devpath: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::successors(dirname(devpath), |at| dirname(at)).filter(|at| !is_glue(at))
 }
 
 fn below_devices(devpath: &[u8]) -> bool {

@@ -2,10 +2,12 @@
 //! answer that belongs to the current operation.
 
 use crate::model::Errno;
+use crate::model::event::Fnv;
 use crate::rules::ask::{
     Answer, Ask, Attr, BuiltinName, BuiltinResult, Constant, Exit, ParentDevice, ParentState, Subject,
 };
 use bstr::{BStr, BString, ByteSlice};
+use std::hash::Hasher;
 use std::sync::Arc;
 
 /// Why an operation cannot be finished.
@@ -38,9 +40,10 @@ struct Attrs {
 
 impl Attrs {
     fn key(device: u16, name: &[u8]) -> u64 {
-        name.iter().fold(0xcbf2_9ce4_8422_2325 ^ u64::from(device) << 32, |h, &b| {
-            (h ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3)
-        })
+        let mut hasher = Fnv::default();
+        hasher.write_u32(device.into());
+        hasher.write(name);
+        hasher.finish()
     }
 
     fn get(&self, device: u16, name: &[u8]) -> Option<&Attr> {
