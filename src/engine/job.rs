@@ -687,14 +687,15 @@ impl Job {
     fn write_own_record(&mut self, next: Phase) -> Option<Step> {
         self.phase = next;
         self.marked = false;
+        let recorded = self.recorded;
         let outcome = self.outcome()?;
         let keep_empty = outcome.event.device.devnum.is_some() || outcome.event.device.ifindex.is_some();
         let nothing_to_say = !keep_empty && outcome.event.old.is_none() && !has_content(outcome);
-        let (record, sticky) = match nothing_to_say && !self.recorded {
-            true => return None,
-            false => (Arc::new(record_of(self.outcome()?)), self.outcome()?.db_persist),
-        };
-        let sticky = if sticky { Sticky::Yes } else { Sticky::No };
+        if nothing_to_say && !recorded {
+            return None;
+        }
+        let record = Arc::new(record_of(outcome));
+        let sticky = if outcome.db_persist { Sticky::Yes } else { Sticky::No };
         self.recorded = true;
         let id = self.id_of_device()?;
         let effect = Effect::WriteRecord { id, record, sticky, keep_empty };
