@@ -167,8 +167,12 @@ pub fn listen(path: &Path) -> io::Result<OwnedFd> {
     use std::os::unix::fs::PermissionsExt;
     let socket = match unix::listen_seqpacket(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            if unix::connect_seqpacket(path).is_ok() {
-                return Err(io::Error::new(error.kind(), "another daemon listens there"));
+            if let Ok(other) = unix::connect_seqpacket(path) {
+                let pid = peer(&other).map_or("?".to_owned(), |listener| listener.pid.to_string());
+                return Err(io::Error::new(
+                    error.kind(),
+                    format!("another daemon (pid {pid}) listens there"),
+                ));
             }
             std::fs::remove_file(path)?;
             unix::listen_seqpacket(path)?
@@ -289,8 +293,8 @@ mod tests {
         let first = listen(&path).unwrap();
         let error = listen(&path).unwrap_err();
         assert_eq!(
-            (error.kind(), error.to_string().as_str()),
-            (io::ErrorKind::AddrInUse, "another daemon listens there")
+            (error.kind(), error.to_string()),
+            (io::ErrorKind::AddrInUse, format!("another daemon (pid {}) listens there", std::process::id()))
         );
         let last = std::thread::spawn(move || {
             std::thread::sleep(5 * LOOK);
