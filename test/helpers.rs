@@ -10,6 +10,7 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -66,14 +67,30 @@ impl Bench {
 }
 
 fn read_attr(path: &str) -> Operation {
-    Operation::ReadAttr { path: path.into() }
+    let (devpath, name) = path.rsplit_once('/').unwrap();
+    Operation::ReadAttr { sys: "/".into(), devpath: devpath.into(), name: name.into() }
+}
+
+fn attr(reply: Reply) -> Option<String> {
+    match reply {
+        Reply::Attr { value, .. } => Some(value.ok()?.to_string()),
+        other => panic!("no attribute: {other:?}"),
+    }
+}
+
+/// Hangs for ever in the helper: opening a FIFO for writing that nobody reads.
+fn hang(folder: &Path) -> Operation {
+    std::fs::create_dir_all(folder).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(folder.join("uevent")).status().unwrap();
+    assert!(made.success());
+    Operation::Trigger { text: "change".into(), syspaths: vec![folder.to_str().unwrap().into()] }
 }
 
 #[test]
 fn an_operation_is_performed_in_another_process() {
     let mut bench = Bench::new(env!("CARGO_BIN_EXE_mudev"));
     bench.request("a", read_attr("/proc/self/comm"), LIMIT);
-    assert_eq!(bench.reply(), ("a", Reply::Text(Ok(Some("mudev-helper".into())))));
+    assert_eq!(attr(bench.reply().1).as_deref(), Some("mudev-helper"));
     bench.request("b", Operation::PermanentAddress { ifname: "no-such-link".into() }, LIMIT);
     assert_eq!(bench.reply(), ("b", Reply::Address(Err(mudev::model::Errno(libc::ENODEV)))));
     bench.request("c", Operation::PermanentAddress { ifname: "lo".into() }, LIMIT);
@@ -84,18 +101,113 @@ fn an_operation_is_performed_in_another_process() {
 
 #[test]
 fn a_helper_that_hangs_is_killed_and_others_go_on() {
-    let fifo = std::env::temp_dir().join(format!("mudev-fifo-{}", std::process::id()));
-    let made = std::process::Command::new("mkfifo").arg(&fifo).status().unwrap();
-    assert!(made.success());
+    let folder = std::env::temp_dir().join(format!("mudev-hang-{}", std::process::id()));
     let mut bench = Bench::new(env!("CARGO_BIN_EXE_mudev"));
-    // Opening a FIFO that nobody writes to waits for ever.
-    bench.request("stuck", read_attr(fifo.to_str().unwrap()), Duration::from_millis(300));
+    bench.request("stuck", hang(&folder), Duration::from_millis(300));
     bench.request("quick", read_attr("/proc/self/comm"), LIMIT);
     assert_eq!(bench.reply().0, "quick");
     assert_eq!(bench.reply(), ("stuck", Reply::TimedOut));
-    std::fs::remove_file(&fifo).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
     bench.request("after", read_attr("/proc/self/comm"), LIMIT);
     assert_eq!(bench.reply().0, "after");
+}
+
+/// One reader serves both: whatever an attribute turns out to be.
+#[test]
+fn attributes_of_every_kind_are_the_same_whether_loop_or_helper_reads_them() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::net::UnixListener;
+    let root = std::env::temp_dir().join(format!("mudev-attrs-{}", std::process::id()));
+    let device = root.join("devices/d");
+    std::fs::create_dir_all(device.join("power")).unwrap();
+    let limit = 256 << 10;
+    for (name, content) in [
+        ("plain", b"value\n".to_vec()),
+        ("empty", Vec::new()),
+        ("ends", b"a b \n\r\0\n".to_vec()),
+        ("inner", b"a\0b\nc\n".to_vec()),
+        ("bytes", vec![0xff, 0xfe, b'\n']),
+        ("page", vec![b'x'; 4096]),
+        ("pages", vec![b'x'; 20_000]),
+        ("inline", vec![b'x'; 32 << 10]),
+        ("long", vec![b'x'; (32 << 10) + 1]),
+        ("longest", vec![b'x'; limit]),
+        ("too long", vec![b'x'; limit + 1]),
+        ("secret", b"x".to_vec()),
+        ("power/control", b"auto\n".to_vec()),
+    ] {
+        std::fs::write(device.join(name), content).unwrap();
+    }
+    std::fs::set_permissions(device.join("secret"), std::fs::Permissions::from_mode(0o200)).unwrap();
+    for (name, target) in [
+        ("driver", "../../bus/pci/drivers/ahci"),
+        ("subsystem", "../../bus/pci"),
+        ("module", "/nowhere/mod"),
+        ("link", "plain"),
+        ("null", "/dev/null"),
+        ("loop", "loop"),
+    ] {
+        symlink(target, device.join(name)).unwrap();
+    }
+    hang(&device);
+    let _socket = UnixListener::bind(device.join("socket")).unwrap();
+    let sys = root.to_str().unwrap();
+    let sysfs = mudev::world::Sysfs::below(root.clone());
+    let mut bench = Bench::new(env!("CARGO_BIN_EXE_mudev"));
+    let mut values = Vec::new();
+    for name in [
+        "plain",
+        "empty",
+        "ends",
+        "inner",
+        "bytes",
+        "page",
+        "pages",
+        "inline",
+        "long",
+        "longest",
+        "too long",
+        "secret",
+        "power/control",
+        "driver",
+        "subsystem",
+        "module",
+        "link",
+        "null",
+        "loop",
+        "uevent",
+        "socket",
+        "power",
+        "none",
+        "",
+        ".",
+        "..",
+        "plain/x",
+        "../d/plain",
+        "../../../../../../dev/null",
+        "a\0b",
+    ] {
+        let here = sysfs.read_attr(b"/devices/d", name.as_bytes());
+        let operation =
+            Operation::ReadAttr { sys: sys.into(), devpath: "/devices/d".into(), name: name.into() };
+        bench.request("attr", operation, LIMIT);
+        let (_, Reply::Attr { value: there, waited: false }) = bench.reply() else { panic!("{name}") };
+        assert!(here == there, "{name}: {:?}, {:?}", here.map(|v| v.len()), there.map(|v| v.len()));
+        values.push((name, here));
+    }
+    let of = |name| values.iter().find(|(n, _)| *n == name).unwrap().1.clone();
+    assert_eq!(of("longest").unwrap().len(), limit);
+    assert_eq!(of("driver"), Ok("ahci".into()));
+    for (name, errno) in [
+        ("too long", libc::EFBIG),
+        ("secret", libc::EPERM),
+        ("link", libc::EINVAL),
+        ("uevent", libc::EINVAL),
+        ("power", libc::EISDIR),
+    ] {
+        assert_eq!(of(name), Err(mudev::model::Errno(errno)), "{name}");
+    }
+    std::fs::remove_dir_all(&root).unwrap();
 }
 
 /// The time is the test's: as long as it stands still, the first helper has them all.
@@ -123,7 +235,7 @@ fn more_requests_than_helpers_all_get_their_reply() {
         bench.request("x", read_attr("/proc/self/comm"), LIMIT);
     }
     for _ in 0..50 {
-        assert!(matches!(bench.reply(), ("x", Reply::Text(Ok(Some(_))))));
+        assert!(attr(bench.reply().1).is_some());
     }
     assert!(bench.sockets.0.borrow().len() <= 8);
 }
@@ -144,14 +256,14 @@ fn what_cannot_be_started_or_dies_gives_a_reply_too() {
 fn a_helper_that_has_died_while_it_was_idle_costs_nobody_anything() {
     let mut bench = Bench::new(env!("CARGO_BIN_EXE_mudev"));
     bench.request("before", read_attr("/proc/self/stat"), LIMIT);
-    let (_, Reply::Text(Ok(Some(stat)))) = bench.reply() else { panic!("no reply") };
-    let pid: i32 = stat.to_string().split(' ').next().expect("a number").parse().expect("a number");
+    let stat = attr(bench.reply().1).expect("a helper has a status");
+    let pid: i32 = stat.split(' ').next().expect("a number").parse().expect("a number");
     unsafe { libc::kill(pid, libc::SIGKILL) };
     // The pool is not told yet.
     let socket = bench.sockets.0.borrow()[&0].try_clone().expect("a copy");
     assert!(wait_readable(socket.as_fd(), LIMIT).expect("waits"), "it does not die");
     bench.request("after", read_attr("/proc/self/comm"), LIMIT);
-    assert_eq!(bench.reply(), ("after", Reply::Text(Ok(Some("mudev-helper".into())))));
+    assert_eq!(attr(bench.reply().1).as_deref(), Some("mudev-helper"));
 }
 
 #[test]

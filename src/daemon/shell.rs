@@ -158,7 +158,6 @@ impl Shell {
         }
         let began = monotonic();
         self.now = began;
-        self.world.answers.slow.begin_turn();
         for event in events.iter() {
             if let Some(source) = Source::of(event.token()) {
                 self.on_source(source);
@@ -542,7 +541,7 @@ impl Reply {
         use crate::model::Errno;
         match self {
             Reply::Done(Err(errno))
-            | Reply::Text(Err(errno))
+            | Reply::Attr { value: Err(errno), .. }
             | Reply::Address(Err(errno))
             | Reply::Partitions(Err(errno)) => Some(*errno),
             Reply::TimedOut => Some(Errno(libc::ETIMEDOUT)),

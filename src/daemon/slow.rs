@@ -1,82 +1,135 @@
-//! Attributes that are slow to read: once known they are read by helpers (design.md section 4).
+//! Attributes that are slow to read are read by helpers (design.md section 4).
 //!
-//! Must stay true: what counts is that the read waited, not that we were not running. On a busy machine
-//! any read may seem to take long, and a helper per attribute would be the slowest of all.
+//! Must stay true: which are slow is learnt from waits that are the read's own, and a read that is quick costs
+//! nothing more for it. So the loop only looks at the clock. What took long is *suspected*: a helper
+//! reads it the next time, in which nothing else can wait, and tells. What was quick there is read by the
+//! loop again, and watched closely.
 
-use crate::sys::clock::{ThreadUse, thread_use};
+use crate::world::patience;
 use bstr::{BStr, BString};
-use std::collections::HashSet;
-use std::time::{Duration, Instant};
+use std::collections::HashMap;
 
-/// An attribute that once took longer than this is from then on read by a helper.
-const SLOW: Duration = Duration::from_millis(5);
-
-/// Attributes remembered at most.
+/// Attributes remembered at most; what is slow beyond that is read by the loop.
 const MAX: usize = 1024;
+
+/// What is known of an attribute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pace {
+    /// It once took long on the loop. A helper finds out why.
+    Suspected,
+    /// It was suspected without cause.
+    Watched,
+    /// Reading it waits.
+    Slow,
+}
 
 /// See the module.
 #[derive(Debug, Default)]
 pub struct SlowAttributes {
-    /// (subsystem, attribute)
-    known: HashSet<(BString, BString)>,
-    /// What the thread had used when this turn first read an attribute.
-    before: Option<ThreadUse>,
+    /// By subsystem and name.
+    known: HashMap<BString, HashMap<BString, Pace>>,
+    count: usize,
 }
 
 impl SlowAttributes {
-    /// Whether this one took long before.
-    pub fn contains(&self, subsystem: &BStr, name: &BStr) -> bool {
-        !self.known.is_empty() && self.known.contains(&(subsystem.to_owned(), name.to_owned()))
+    /// Whether a helper is to read this one.
+    pub fn is_for_helper(&self, subsystem: &BStr, name: &BStr) -> bool {
+        matches!(self.pace(subsystem, name), Some(Pace::Suspected | Pace::Slow))
     }
 
-    /// The loop has waited: what was used before counts no more. Only reads wait within a turn, so one look
-    /// at the clock serves all of them.
-    pub fn begin_turn(&mut self) {
-        self.before = None;
+    fn pace(&self, subsystem: &BStr, name: &BStr) -> Option<Pace> {
+        if self.count == 0 {
+            return None;
+        }
+        self.known.get(subsystem)?.get(name).copied()
     }
 
-    /// Reads an attribute, and remembers it if that was slow.
-    pub fn measure<T>(&mut self, subsystem: &BStr, name: &BStr, read: impl FnOnce() -> T) -> T {
-        let before = *self.before.get_or_insert_with(thread_use);
-        let start = Instant::now();
-        let value = read();
-        let took = start.elapsed();
-        if took > SLOW && self.known.len() < MAX {
-            let after = thread_use();
-            self.before = Some(after);
-            if waited(before, after) {
-                log::info!("Attribute {name} of {subsystem} took {took:?}: a helper reads it from now on");
-                self.known.insert((subsystem.to_owned(), name.to_owned()));
+    fn set(&mut self, subsystem: &BStr, name: &BStr, pace: Pace) {
+        let names = self.known.entry(subsystem.to_owned()).or_default();
+        match names.get_mut(name) {
+            Some(known) => *known = pace,
+            None if self.count < MAX => {
+                names.insert(name.to_owned(), pace);
+                self.count += 1;
             }
+            None => {}
+        }
+    }
+
+    /// Reads an attribute on the loop, and remembers it if that took long.
+    pub fn read<T>(&mut self, subsystem: &BStr, name: &BStr, read: impl FnOnce() -> T) -> T {
+        let watched = self.pace(subsystem, name) == Some(Pace::Watched);
+        let (value, long) = if watched { patience::watch(read) } else { patience::time(read) };
+        if long {
+            log::debug!("Attribute {name} of {subsystem} took long: a helper reads it the next time");
+            self.set(subsystem, name, if watched { Pace::Slow } else { Pace::Suspected });
         }
         value
     }
-}
 
-/// Whether the thread gave its processor away of its own accord, or used it for long.
-fn waited(before: ThreadUse, after: ThreadUse) -> bool {
-    after.waits > before.waits || after.cpu.saturating_sub(before.cpu) > SLOW
+    /// A helper has read this attribute; it had to wait for it or not.
+    pub fn learn(&mut self, subsystem: &BStr, name: &BStr, waited: bool) {
+        if self.pace(subsystem, name) == Some(Pace::Suspected) {
+            if waited {
+                log::info!("Attribute {name} of {subsystem} is slow: helpers read it from now on");
+            }
+            self.set(subsystem, name, if waited { Pace::Slow } else { Pace::Watched });
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn only_reads_that_waited_or_worked_count() {
-        let used = |waits, millis| ThreadUse { waits, cpu: Duration::from_millis(millis) };
-        assert!(!waited(used(3, 100), used(3, 101)), "another process was given the processor");
-        assert!(waited(used(3, 100), used(4, 100)), "it slept");
-        assert!(waited(used(3, 100), used(3, 106)), "it was busy itself");
+    const BLOCK: (&str, &str) = ("block", "size");
+
+    fn sleep() {
+        std::thread::sleep(2 * patience::LONG);
     }
 
     #[test]
-    fn a_read_that_sleeps_is_remembered_by_subsystem_and_name() {
+    fn a_read_that_took_long_is_tried_by_a_helper_and_stays_there_if_it_waited_itself() {
         let mut slow = SlowAttributes::default();
-        let (block, name) = (BStr::new("block"), BStr::new("size"));
-        assert_eq!(slow.measure(block, name, || 1), 1);
-        assert!(!slow.contains(block, name));
-        slow.measure(block, name, || std::thread::sleep(2 * SLOW));
-        assert!(slow.contains(block, name) && !slow.contains(BStr::new("scsi"), name));
+        let (block, size) = (BStr::new(BLOCK.0), BStr::new(BLOCK.1));
+        assert_eq!(slow.read(block, size, || 1), 1);
+        assert!(!slow.is_for_helper(block, size));
+        slow.read(block, size, sleep);
+        assert!(slow.is_for_helper(block, size) && !slow.is_for_helper("scsi".into(), size));
+        slow.learn(block, size, true);
+        slow.learn(block, size, false);
+        assert!(slow.is_for_helper(block, size), "a quick read later says nothing");
+    }
+
+    #[test]
+    fn a_read_that_was_held_up_by_others_goes_back_to_the_loop_and_is_watched() {
+        let mut slow = SlowAttributes::default();
+        let (block, size) = (BStr::new(BLOCK.0), BStr::new(BLOCK.1));
+        slow.set(block, size, Pace::Suspected);
+        slow.learn(block, size, false);
+        assert!(!slow.is_for_helper(block, size));
+        slow.read(block, size, || ());
+        assert!(!slow.is_for_helper(block, size));
+        slow.read(block, size, sleep);
+        assert_eq!(slow.pace(block, size), Some(Pace::Slow), "no helper needs to say it");
+    }
+
+    #[test]
+    fn what_is_read_by_helpers_for_another_reason_is_not_remembered() {
+        let mut slow = SlowAttributes::default();
+        slow.learn("net".into(), "speed".into(), true);
+        assert_eq!(slow.count, 0);
+    }
+
+    #[test]
+    fn no_more_are_remembered_than_the_limit() {
+        let mut slow = SlowAttributes::default();
+        for n in 0..MAX + 10 {
+            slow.set("x".into(), n.to_string().as_str().into(), Pace::Suspected);
+        }
+        assert_eq!(slow.count, MAX);
+        assert!(slow.is_for_helper("x".into(), "0".into()));
+        slow.learn("x".into(), "0".into(), false);
+        assert!(!slow.is_for_helper("x".into(), "0".into()), "those within it change");
     }
 }

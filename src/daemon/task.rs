@@ -32,7 +32,7 @@ use bstr::{BStr, BString, ByteSlice};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 /// What one job wants done.
@@ -407,8 +407,17 @@ impl Answers {
     ) -> Result<Attr, Need> {
         if let Some(Fact::Helper(reply)) = facts.last() {
             return Ok(match reply {
-                HelperReply::Text(Ok(Some(text))) => Attr::Value(text.clone()),
-                _ => Attr::Missing,
+                HelperReply::Attr { value, waited } => {
+                    if let Some((_, subsystem)) = self.place(links, job, event, subject) {
+                        self.slow.learn(subsystem.as_bstr(), name.as_bstr(), *waited);
+                    }
+                    value.clone().map_or(Attr::Missing, Attr::Value)
+                }
+                other => {
+                    let errno = other.errno().unwrap_or(Errno(libc::EIO));
+                    log::warn!("{}: attribute {name} is not read: {errno}", event.title());
+                    Attr::Missing
+                }
             });
         }
         let link = match self.link_of(links, job, event, subject) {
@@ -461,14 +470,14 @@ impl Answers {
             Some((_, LinkAttr::FromSysfs)) if links::is_free_of_locks(name) => {
                 return Ok(self.sysfs.attr(devpath, name));
             }
-            Some((_, LinkAttr::FromSysfs)) | None if !self.slow.contains(subsystem, name) => {
+            Some((_, LinkAttr::FromSysfs)) | None if !self.slow.is_for_helper(subsystem, name) => {
                 let sysfs = &self.sysfs;
-                return Ok(self.slow.measure(subsystem, name, || sysfs.attr(devpath, name)));
+                return Ok(self.slow.read(subsystem, name, || sysfs.attr(devpath, name)));
             }
             _ => {}
         }
-        let path = self.sysfs.path_of(devpath, name).into_os_string().into_vec().into();
-        Err(Need::Helper(Operation::ReadAttr { path }))
+        let sys = self.sysfs.root().as_os_str().as_bytes().into();
+        Err(Need::Helper(Operation::ReadAttr { sys, devpath: devpath.clone(), name: name.to_owned() }))
     }
 
     /// How fresh rows must be for this job. The kernel's own `add` comes before the first message of

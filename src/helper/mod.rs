@@ -79,6 +79,7 @@ fn serve_operations(socket: BorrowedFd) -> std::io::Result<()> {
             Some(operation) if !received.truncated => operation.perform(),
             _ => operations::Reply::Died,
         };
-        sys::unix::send_passing(socket, &reply.encode(), reply.passes())?;
+        let (bytes, passed) = reply.pack();
+        sys::unix::send_passing(socket, &bytes, passed.as_ref().map(AsFd::as_fd))?;
     }
 }

@@ -1,22 +1,26 @@
 //! What a helper can do, and how it is asked: one operation is one message, so is its reply.
 //!
 //! Wire format, private to one executable: a byte for the kind, then its fields; a text is its length
-//! as u32 in native order and its bytes. An open file goes along where one is meant.
+//! as u32 in native order and its bytes. An open file goes along where one is meant. The last text of a
+//! reply that is too long for a message goes along as a file in memory; its kind has [`LONG`] set then.
 
 use crate::model::{DevNum, Errno};
 use crate::sys;
-use crate::world::files;
 use crate::world::nodes::{self, DiskLock, HeldLock};
+use crate::world::{Sysfs, files, patience};
 use bstr::{BStr, BString, ByteSlice};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 /// Bytes of the longest message. Longer operations cannot be asked for: see [`Operation::encode`].
 pub const MAX_MESSAGE: usize = 64 * 1024;
 
-/// Bytes of an attribute that are read at most, as in sysfs itself a page (of the largest kind).
-const MAX_ATTR: u64 = 16 * 1024;
+/// Bytes of a text that goes in the message itself.
+const MAX_INLINE: usize = 32 * 1024;
+
+/// Set in the kind of a reply whose last text is in the open file that goes along.
+const LONG: u8 = 0x80;
 
 /// One thing that may block. Paths are complete: the movable roots are resolved by who asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,8 +29,8 @@ pub enum Operation {
     WriteAttr { path: BString, value: BString },
     /// Write a kernel parameter. -> [`Reply::Done`]
     WriteSysctl { path: BString, value: BString },
-    /// Read an attribute that is known to be slow. -> [`Reply::Text`], None if it is not there
-    ReadAttr { path: BString },
+    /// Read an attribute as [`Sysfs::read_attr`] does, of the tree at `sys`. -> [`Reply::Attr`]
+    ReadAttr { sys: BString, devpath: BString, name: BString },
     /// Permanent address of an interface by ethtool (GPERMADDR). -> [`Reply::Address`]
     PermanentAddress { ifname: BString },
     /// Lock the disk and re-read its partition table (rules.md 11.4). `syspath` is that of the disk.
@@ -46,7 +50,11 @@ pub enum Operation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     Done(Result<(), Errno>),
-    Text(Result<Option<BString>, Errno>),
+    /// An attribute, and whether reading it waited ([`patience::watch`]).
+    Attr {
+        value: Result<BString, Errno>,
+        waited: bool,
+    },
     /// Bytes of a hardware address, empty if there is none.
     Address(Result<BString, Errno>),
     /// The table was re-read, and this tells whether there are partitions; or why it was not.
@@ -70,7 +78,7 @@ impl Operation {
         match self {
             Operation::WriteAttr { path, value } => message(1, &[path, value]),
             Operation::WriteSysctl { path, value } => message(2, &[path, value]),
-            Operation::ReadAttr { path } => message(3, &[path]),
+            Operation::ReadAttr { sys, devpath, name } => message(3, &[sys, devpath, name]),
             Operation::ReReadPartitions { devnode, syspath } => message(5, &[devnode, syspath]),
             Operation::Trigger { text, syspaths } => {
                 let all: Vec<&[u8]> =
@@ -112,7 +120,7 @@ impl Operation {
         let operation = match kind {
             1 => Operation::WriteAttr { path: next()?, value: next()? },
             2 => Operation::WriteSysctl { path: next()?, value: next()? },
-            3 => Operation::ReadAttr { path: next()? },
+            3 => Operation::ReadAttr { sys: next()?, devpath: next()?, name: next()? },
             5 => Operation::ReReadPartitions { devnode: next()?, syspath: next()? },
             6 => return Some(Operation::Trigger { text: next()?, syspaths: texts.collect() }),
             7 => Operation::PermanentAddress { ifname: next()? },
@@ -133,7 +141,7 @@ impl Operation {
             Operation::WriteSysctl { path: at, value } => {
                 Reply::Done(place(at).and_then(|at| files::write_parameter(at, value)))
             }
-            Operation::ReadAttr { path } => Reply::Text(read(path)),
+            Operation::ReadAttr { sys, devpath, name } => read_attr(sys, devpath, name),
             Operation::PermanentAddress { ifname } => Reply::Address(permanent_address(ifname)),
             Operation::ReReadPartitions { devnode, syspath } => Reply::Partitions(re_read(devnode, syspath)),
             Operation::LockDisk { path: at } => Reply::Lock(place(at).and_then(nodes::lock_disk)),
@@ -153,18 +161,65 @@ impl Operation {
     }
 }
 
+/// An open file that goes with the message of a reply.
+#[derive(Debug)]
+pub enum Passed<'a> {
+    Lent(BorrowedFd<'a>),
+    Made(OwnedFd),
+}
+
+impl AsFd for Passed<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Passed::Lent(file) => *file,
+            Passed::Made(file) => file.as_fd(),
+        }
+    }
+}
+
 impl Reply {
-    /// The message of this reply.
-    pub fn encode(&self) -> Vec<u8> {
+    /// The message of this reply, and the open file that goes with it. A text that is too long for a message
+    /// and cannot be put into a file in memory becomes the reason why.
+    pub fn pack(&self) -> (Vec<u8>, Option<Passed<'_>>) {
+        let long = self.text().filter(|text| text.len() > MAX_INLINE);
+        match long.map(|text| sys::fs::file_in_memory(text)) {
+            None => (self.encode(), self.passes().map(Passed::Lent)),
+            Some(Ok(file)) => {
+                let mut bytes = self.with_text(Ok(BString::default())).encode();
+                bytes[0] |= LONG;
+                (bytes, Some(Passed::Made(file.into())))
+            }
+            Some(Err(error)) => (self.with_text(Err(Errno::of(&error))).encode(), None),
+        }
+    }
+
+    /// The text that may be long.
+    fn text(&self) -> Option<&BString> {
+        match self {
+            Reply::Attr { value: Ok(text), .. } => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The same reply with another text.
+    fn with_text(&self, text: Result<BString, Errno>) -> Reply {
+        match self {
+            Reply::Attr { waited, .. } => Reply::Attr { value: text, waited: *waited },
+            other => other.clone(),
+        }
+    }
+
+    fn encode(&self) -> Vec<u8> {
         let number = |result: Result<u32, Errno>| match result {
             Ok(value) => [0i32.to_ne_bytes(), value.to_ne_bytes()].concat(),
             Err(errno) => [errno.0.to_ne_bytes(), [0; 4]].concat(),
         };
         match self {
             Reply::Done(result) => message(1, &[&number(result.map(|()| 0))]),
-            Reply::Text(Ok(Some(text))) => message(2, &[&number(Ok(0)), text]),
-            Reply::Text(Ok(None)) => message(2, &[&number(Ok(0))]),
-            Reply::Text(Err(errno)) => message(2, &[&number(Err(*errno))]),
+            Reply::Attr { value: Ok(text), waited } => message(2, &[&number(Ok(u32::from(*waited))), text]),
+            Reply::Attr { value: Err(errno), waited } => {
+                message(2, &[&number(Ok(u32::from(*waited))), &[], &number(Err(*errno))])
+            }
             Reply::Partitions(result) => message(3, &[&number(result.map(u32::from))]),
             Reply::Lock(result) => message(8, &[&number(result.as_ref().map(lock_number).map_err(|e| *e))]),
             Reply::Triggered { done, failed } => message(4, &[&number(Ok(*done)), &number(Ok(*failed))]),
@@ -175,8 +230,7 @@ impl Reply {
         }
     }
 
-    /// The open file that goes with the message.
-    pub fn passes(&self) -> Option<BorrowedFd<'_>> {
+    fn passes(&self) -> Option<BorrowedFd<'_>> {
         match self {
             Reply::Lock(Ok(DiskLock::Held(lock))) => Some(lock.as_fd()),
             _ => None,
@@ -186,6 +240,11 @@ impl Reply {
     /// The reply of a message, and of the open file that came with it; None for anything else.
     pub fn decode(bytes: &[u8], passed: Option<OwnedFd>) -> Option<Reply> {
         let (&kind, rest) = bytes.split_first()?;
+        if kind & LONG != 0 {
+            let text = sys::fs::content_of(&passed?.into(), files::IMPORT_MAX).map_err(|e| Errno::of(&e));
+            let bytes = [&[kind & !LONG], rest].concat();
+            return Some(Reply::decode(&bytes, None)?.with_text(text.map(BString::from)));
+        }
         let texts = texts(rest)?;
         let number = |at: usize| -> Option<Result<u32, Errno>> {
             let (errno, value) = texts.get(at)?.split_at_checked(4)?;
@@ -195,7 +254,12 @@ impl Reply {
         };
         Some(match kind {
             1 => Reply::Done(number(0)?.map(drop)),
-            2 => Reply::Text(number(0)?.map(|_| texts.get(1).map(|&t| t.to_owned()))),
+            2 => {
+                let waited = number(0)?.ok()? != 0;
+                let text = texts.get(1)?;
+                let value = number(2).unwrap_or(Ok(0)).map(|_| (*text).to_owned());
+                Reply::Attr { value, waited }
+            }
             3 => Reply::Partitions(number(0)?.map(|n| n != 0)),
             4 => Reply::Triggered { done: number(0)?.ok()?, failed: number(1)?.ok()? },
             5 => Reply::TimedOut,
@@ -269,18 +333,13 @@ fn write(file: &BString, value: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Content of an attribute without trailing CR, LF and NUL; None for what is not there, a folder, or
-/// cannot be read.
-fn read(file: &BString) -> Result<Option<BString>, Errno> {
-    let mut content = Vec::new();
-    let whole = std::fs::File::open(path(file).map_err(|e| Errno::of(&e))?)
-        .and_then(|f| f.take(MAX_ATTR).read_to_end(&mut content));
-    if whole.is_err() {
-        return Ok(None);
-    }
-    let end = content.iter().rposition(|b| !matches!(b, b'\r' | b'\n' | 0)).map_or(0, |i| i + 1);
-    content.truncate(end);
-    Ok(Some(content.into()))
+fn read_attr(sys: &BString, devpath: &BString, name: &BString) -> Reply {
+    let sysfs = match place(sys) {
+        Ok(sys) => Sysfs::below(sys.to_owned()),
+        Err(errno) => return Reply::Attr { value: Err(errno), waited: false },
+    };
+    let (value, waited) = patience::watch(|| sysfs.read_attr(devpath, name));
+    Reply::Attr { value, waited }
 }
 
 fn permanent_address(ifname: &BString) -> Result<BString, Errno> {
@@ -306,7 +365,7 @@ mod tests {
         let all = [
             Operation::WriteAttr { path: "/sys/a".into(), value: "1".into() },
             Operation::WriteSysctl { path: "/proc/sys/a".into(), value: "".into() },
-            Operation::ReadAttr { path: "/sys/a".into() },
+            Operation::ReadAttr { sys: "/sys".into(), devpath: "/devices/a".into(), name: "b".into() },
             Operation::PermanentAddress { ifname: "eth0".into() },
             Operation::ReReadPartitions { devnode: "/dev/sda".into(), syspath: "/sys/block/sda".into() },
             Operation::Trigger { text: "add".into(), syspaths: vec!["/sys/a".into(), "/sys/b".into()] },
@@ -331,9 +390,12 @@ mod tests {
         let all = [
             Reply::Done(Ok(())),
             Reply::Done(Err(Errno(libc::EBUSY))),
-            Reply::Text(Ok(Some("".into()))),
-            Reply::Text(Ok(None)),
-            Reply::Text(Err(Errno(libc::EIO))),
+            Reply::Attr { value: Ok("".into()), waited: false },
+            Reply::Attr { value: Ok("1".into()), waited: true },
+            Reply::Attr { value: Err(Errno(libc::EIO)), waited: true },
+            Reply::Attr { value: Ok(vec![b'x'; MAX_INLINE].into()), waited: true },
+            Reply::Attr { value: Ok(vec![b'x'; MAX_INLINE + 1].into()), waited: true },
+            Reply::Attr { value: Ok(vec![b'x'; files::IMPORT_MAX].into()), waited: false },
             Reply::Address(Ok("\0\x01\x02".into())),
             Reply::Address(Ok("".into())),
             Reply::Address(Err(Errno(libc::ENODEV))),
@@ -347,9 +409,11 @@ mod tests {
             Reply::Died,
         ];
         for reply in all {
-            let bytes = reply.encode();
-            assert_eq!(Reply::decode(&bytes, None), Some(reply));
-            for cut in 0..bytes.len() {
+            let (bytes, passed) = reply.pack();
+            assert!(bytes.len() < MAX_MESSAGE);
+            let passed = passed.map(|file| file.as_fd().try_clone_to_owned().unwrap());
+            assert_eq!(Reply::decode(&bytes, passed), Some(reply));
+            for cut in 0..bytes.len().min(100) {
                 let _ = Reply::decode(&bytes[..cut], None);
             }
         }
@@ -360,10 +424,13 @@ mod tests {
         let tree = crate::world::tree::Tree::new();
         tree.file("sys/a/uevent", "").file("sys/a/speed", "1000\n");
         let at = |name: &str| BString::from(tree.path(name).into_os_string().into_encoded_bytes());
-        let read = |name| Operation::ReadAttr { path: at(name) }.perform();
-        assert_eq!(read("sys/a/speed"), Reply::Text(Ok(Some("1000".into()))));
-        assert_eq!(read("sys/a/none"), Reply::Text(Ok(None)));
-        assert_eq!(read("sys/a"), Reply::Text(Ok(None)));
+        let read = |name: &str| {
+            Operation::ReadAttr { sys: at("sys"), devpath: "/a".into(), name: name.into() }.perform()
+        };
+        let gives = |value| Reply::Attr { value, waited: false };
+        assert_eq!(read("speed"), gives(Ok("1000".into())));
+        assert_eq!(read("none"), gives(Err(Errno(libc::ENOENT))));
+        assert_eq!(read(""), gives(Err(Errno(libc::EISDIR))));
         let write = Operation::WriteAttr { path: at("sys/a/speed"), value: "10".into() };
         assert_eq!(write.perform(), Reply::Done(Ok(())));
         assert_eq!(tree.read("sys/a/speed"), b"1000\n", "the first two bytes are overwritten, as in sysfs");

@@ -18,6 +18,8 @@ pub struct ThreadUse {
     pub cpu: Duration,
     /// How often it has given its processor away because it had to wait.
     pub waits: u64,
+    /// How often it has waited for a page that had to be read in.
+    pub major_faults: u64,
 }
 
 /// See [`ThreadUse`]; getrusage(2) with RUSAGE_THREAD.
@@ -32,6 +34,7 @@ pub fn thread_use() -> ThreadUse {
     ThreadUse {
         cpu: time(usage.ru_utime) + time(usage.ru_stime),
         waits: u64::try_from(usage.ru_nvcsw).unwrap_or(0),
+        major_faults: u64::try_from(usage.ru_majflt).unwrap_or(0),
     }
 }
 

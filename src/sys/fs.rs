@@ -10,15 +10,16 @@
 //! * files: [`Dir::open_file`], [`Dir::create_file`], [`Dir::read_file`]
 //! * changes: [`Dir::create_dir`], [`Dir::rename`], [`Dir::unlink`], [`Dir::remove_dir`],
 //!   [`Dir::symlink`], [`Dir::make_node`], [`Dir::chmod`]
-//! * open files: [`chmod_file`], [`stat_file`], [`read_more`], [`write_once`], [`try_lock`], [`unlock`]
+//! * open files: [`chmod_file`], [`stat_file`], [`read_more`], [`content_of`], [`file_in_memory`], [`write_once`], [`try_lock`], [`unlock`]
 
 use bstr::BString;
 use std::ffi::{CStr, CString};
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// An open directory.
@@ -331,6 +332,29 @@ pub fn read_more(file: &impl AsRawFd, buffer: &mut Vec<u8>) -> io::Result<usize>
             },
         }
     }
+}
+
+/// A new file in memory with this content; ENOSYS where the kernel has none.
+pub fn file_in_memory(content: &[u8]) -> io::Result<File> {
+    // SAFETY: a constant name; the new descriptor is ours alone.
+    let mut file = unsafe {
+        match libc::memfd_create(c"content".as_ptr(), libc::MFD_CLOEXEC) {
+            fd if fd < 0 => return Err(io::Error::last_os_error()),
+            fd => File::from_raw_fd(fd),
+        }
+    };
+    file.write_all(content)?;
+    Ok(file)
+}
+
+/// All of a file of known size, wherever it was last read or written. EFBIG if it is longer than `limit`
+/// bytes.
+pub fn content_of(file: &File, limit: usize) -> io::Result<Vec<u8>> {
+    let size = file.metadata()?.len();
+    let size = usize::try_from(size).ok().filter(|&size| size <= limit);
+    let mut content = vec![0; size.ok_or(io::Error::from_raw_os_error(libc::EFBIG))?];
+    file.read_exact_at(&mut content, 0)?;
+    Ok(content)
 }
 
 /// One `write(2)`; returns how many bytes were taken.

@@ -19,7 +19,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Largest file that IMPORT{file} takes.
-const IMPORT_MAX: u64 = 4 << 20;
+pub const IMPORT_MAX: usize = 4 << 20;
 /// Largest kernel parameter and command line.
 const PARAMETER_MAX: u64 = 1 << 20;
 
@@ -99,7 +99,7 @@ impl Files {
             Err(Errno(libc::ENOENT)) => return Ok(None),
             Err(error) => return Err(error),
         };
-        Ok(read_to_limit(file, IMPORT_MAX).ok())
+        Ok(read_to_limit(file, IMPORT_MAX as u64).ok())
     }
 
     /// The command line that options are taken from: the kernel's, or in a container the arguments of
@@ -365,7 +365,7 @@ mod tests {
     fn imported_files_are_bounded_and_never_waited_for() {
         let tree = tree();
         let files = Files::new(&tree.roots());
-        tree.file("etc/long", vec![b'x'; IMPORT_MAX as usize + 1]);
+        tree.file("etc/long", vec![b'x'; IMPORT_MAX + 1]);
         assert_eq!(files.file(b"/etc/here"), Ok(Some("x".into())));
         assert_eq!(files.file(b"/etc/none"), Ok(None));
         assert_eq!(files.file(b"/etc"), Ok(None));

@@ -11,6 +11,7 @@ pub mod database;
 pub mod enumerate;
 pub mod files;
 pub mod nodes;
+pub mod patience;
 pub mod rule_files;
 pub mod sysfs;
 #[cfg(test)]

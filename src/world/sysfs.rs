@@ -34,9 +34,18 @@ pub struct Sysfs {
 impl Sysfs {
     /// The tree below `roots.sys`.
     pub fn new(roots: &Roots) -> Sysfs {
-        let root = roots.sys.clone();
+        Sysfs::below(roots.sys.clone())
+    }
+
+    /// The tree at a place of its own.
+    pub fn below(root: PathBuf) -> Sysfs {
         let real_root = std::fs::canonicalize(&root).unwrap_or_else(|_| root.clone());
         Sysfs { root, real_root }
+    }
+
+    /// Where the tree lies.
+    pub fn root(&self) -> &Path {
+        &self.root
     }
 
     /// Where a devpath (or any path below the root that begins with `/`) lies in the file system.
