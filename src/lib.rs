@@ -57,7 +57,8 @@ pub fn dispatch(args: Vec<OsString>) -> ExitCode {
             Some("daemon") => daemon::main(args[1..].to_vec()),
             Some("adm") => adm::main(args[1..].to_vec()),
             _ => {
-                eprintln!("{name}: say `mudev daemon` or `mudev adm`, or call it mudevd or mudevadm");
+                let hint = "say `mudev daemon` or `mudev adm`, or call it mudevd or mudevadm";
+                world::logger::complain(&format!("{name}: {hint}"));
                 ExitCode::FAILURE
             }
         },

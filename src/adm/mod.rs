@@ -20,8 +20,8 @@ mod view;
 
 use crate::model::Action;
 use crate::model::command_line::next_arg;
-use crate::world::Roots;
 use crate::world::config::parse_time_span;
+use crate::world::{Roots, logger};
 use bstr::BString;
 use lexopt::{Arg, Parser};
 use std::ffi::{OsStr, OsString};
@@ -137,7 +137,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
 
 /// A line for the user; nothing is to be done if nobody can read it.
 fn complain(text: std::fmt::Arguments) {
-    let _ = writeln!(io::stderr(), "{text}");
+    logger::complain(&text.to_string());
 }
 
 fn dispatch(parser: &mut Parser, name: &str, roots: &Roots, out: Out) -> Outcome {
@@ -148,22 +148,13 @@ fn dispatch(parser: &mut Parser, name: &str, roots: &Roots, out: Out) -> Outcome
             Some(Arg::Short('h') | Arg::Long("help")) => return print_help(name, out),
             Some(Arg::Short('V') | Arg::Long("version")) => return print_version(out),
             Some(Arg::Value(verb)) => {
-                start_log(level);
+                logger::start_tool(level);
                 return run_verb(&verb.to_string_lossy(), parser, name, roots, out);
             }
             Some(other) => return Err(other.unexpected().into()),
             None => return Err(Stop::failed("a subcommand is required; --help lists them")),
         }
     }
-}
-
-/// Messages go to standard error, one line each, as they are.
-fn start_log(level: log::LevelFilter) {
-    let line =
-        |out: &mut env_logger::fmt::Formatter, record: &log::Record| writeln!(out, "{}", record.args());
-    // A second call (tests) finds the logger set up already.
-    let _ = env_logger::Builder::new().filter_level(log::LevelFilter::Debug).format(line).try_init();
-    log::set_max_level(level);
 }
 
 fn run_verb(verb: &str, parser: &mut Parser, name: &str, roots: &Roots, out: Out) -> Outcome {

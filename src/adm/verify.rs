@@ -12,6 +12,7 @@ use crate::rules::diagnostic::{Diagnostic, Severity};
 use crate::rules::lint;
 use crate::world::Roots;
 use crate::world::accounts::Accounts;
+use crate::world::logger::complain;
 use crate::world::rule_files::{self, RuleFiles};
 use lexopt::Arg;
 
@@ -87,12 +88,14 @@ pub fn run(parser: &mut lexopt::Parser, roots: &Roots, out: Out) -> Outcome {
     let options = Options::parse(parser)?;
     let roots = options.roots(roots);
     let (files, unread) = read_files(&options, &roots).map_err(Stop::failed)?;
-    unread.iter().for_each(|message| eprintln!("{message}"));
+    unread.iter().for_each(|message| complain(message));
     let mut report = verify(&files, &options, &Accounts::new(&roots));
     report.failed += unread.len();
     report.checked += unread.len();
     // Findings go where log messages of other tools go, the summary to those who read output.
-    eprint!("{}", report.text);
+    if !report.text.is_empty() {
+        complain(report.text.trim_end());
+    }
     if !options.no_summary {
         out.write_all(report.summary().as_bytes())?;
     }

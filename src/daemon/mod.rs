@@ -33,24 +33,28 @@ pub mod watch;
 
 mod start;
 
+use crate::world::logger::complain;
 use std::ffi::OsString;
+use std::io::{self, Write};
 use std::process::ExitCode;
+
+/// Prints what was asked for; a reader that goes away ends us without a word.
+fn print(text: &str) -> ExitCode {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
+        _ => ExitCode::SUCCESS,
+    }
+}
 
 /// `mudevd`.
 pub fn main(args: Vec<OsString>) -> ExitCode {
     match options::parse(args) {
         Err(error) => {
-            eprintln!("mudevd: {error}");
+            complain(&format!("mudevd: {error}"));
             ExitCode::FAILURE
         }
-        Ok(options::Invocation::Help) => {
-            print!("{}", options::HELP);
-            ExitCode::SUCCESS
-        }
-        Ok(options::Invocation::Version) => {
-            println!("{}", crate::LEVEL);
-            ExitCode::SUCCESS
-        }
+        Ok(options::Invocation::Help) => print(options::HELP),
+        Ok(options::Invocation::Version) => print(&format!("{}\n", crate::LEVEL)),
         Ok(options::Invocation::Run(line)) => match start::run(*line) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {

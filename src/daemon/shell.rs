@@ -33,7 +33,7 @@ use crate::sys::clock::monotonic;
 use crate::sys::process;
 use crate::sys::signal::SignalFd;
 use crate::world::config::{self, Overrides, Settings};
-use crate::world::{Roots, Sysfs};
+use crate::world::{Roots, Sysfs, logger};
 use bstr::{BStr, BString};
 use log::LevelFilter;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -203,6 +203,7 @@ impl Shell {
             self.coldplug.timeout(),
             self.resync.timeout(),
             self.leftovers.timeout(),
+            logger::timeout(),
             self.control.as_ref().and_then(|c| c.listener().timeout()),
             self.status.as_ref().and_then(|s| s.listener().timeout()),
         ];
@@ -265,6 +266,7 @@ impl Shell {
         self.take_answers(answered);
         self.readiness.on_time(now);
         self.leftovers.on_time(now);
+        logger::on_time(now);
         if self.control.as_ref().is_some_and(|c| c.listener().is_due(now)) {
             self.accept_clients();
         }
@@ -408,7 +410,7 @@ impl Shell {
             }
             let is_waiting = !self.readiness.is_ready();
             if is_waiting && self.links.is_complete() && self.is_coldplug_through() {
-                self.readiness.set_ready();
+                self.readiness.set_ready(self.now);
             }
         }
     }
@@ -477,7 +479,7 @@ impl Shell {
         if !self.exiting {
             log::debug!("Ending when running events are finished");
             self.exiting = true;
-            self.readiness.stopping();
+            self.readiness.stopping(self.now);
             self.inbox.push_back(Input::Exit);
         }
     }
@@ -487,7 +489,7 @@ impl Shell {
         self.readiness.reloading(self.now);
         self.reload_settings();
         self.reload_now();
-        self.readiness.reloaded();
+        self.readiness.reloaded(self.now);
     }
 
     fn read_uevents(&mut self) {

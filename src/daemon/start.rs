@@ -28,21 +28,21 @@ use crate::helper::pool::{Launcher, Pool};
 use crate::model::Now;
 use crate::sys::clock::monotonic;
 use crate::sys::fs::Dir;
+use crate::sys::output::Output;
 use crate::sys::process::{self, Forked};
 use crate::sys::signal::{self, SignalFd};
 use crate::sys::{netlink, unix};
 use crate::world::config::{self, Settings};
 use crate::world::constants::Constants;
 use crate::world::files::Files;
+use crate::world::logger;
 use crate::world::watch_dir::WatchDir;
 use crate::world::{OWN_EXECUTABLE, Roots, Sysfs, database};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// What went wrong, for the one line in the log.
@@ -63,7 +63,7 @@ const LISTEN_FDS_MAX: i32 = 1024;
 /// Runs the daemon until it is told to end.
 pub fn run(line: CommandLine) -> Result<(), Failure> {
     fill_standard_descriptors().map_err(|e| format!("Cannot open /dev/null: {e}"))?;
-    let detached = init_log(&line.roots);
+    logger::start_daemon(&line.roots);
     let environment = |name: &str| std::env::var_os(name);
     let text = |name: &str| environment(name).and_then(|v| v.into_string().ok());
     let command_line = kernel_command_line(&line.roots);
@@ -77,7 +77,8 @@ pub fn run(line: CommandLine) -> Result<(), Failure> {
         log::warn!("Cannot raise the limit of open files: {error}");
     }
 
-    let ready_fd = line.ready_fd.map(process::take_fd).transpose();
+    let own_fds = line.roots.proc.join("self/fd");
+    let ready_fd = line.ready_fd.map(|fd| Output::new(process::take_fd(fd)?, &own_fds)).transpose();
     let ready_fd = ready_fd.map_err(|e| format!("--ready-fd: {e}"))?;
     let sockets = Sockets::open(&line)?;
     let (builtins, messages) =
@@ -85,7 +86,7 @@ pub fn run(line: CommandLine) -> Result<(), Failure> {
     messages.iter().for_each(|message| log::warn!("{message}"));
     let rules = read_rules(&line, &settings);
 
-    let parent = if line.daemon { detach(&line, &detached)? } else { None };
+    let parent = if line.daemon { detach(&line)? } else { None };
     let status = format!("Processing with {} children at max", children_max(&settings));
     let readiness = Readiness::new(&text, ready_fd, parent, status, monotonic());
     let mut shell = assemble(line, settings, sockets, builtins, rules, readiness)?;
@@ -187,53 +188,6 @@ fn fill_standard_descriptors() -> io::Result<()> {
     Ok(())
 }
 
-/// Where the log goes: to standard error, or, where that leads nowhere (an initramfs, `--daemon`), to
-/// the kernel's log.
-struct LogTarget {
-    kernel_log: Option<File>,
-    detached: Arc<AtomicBool>,
-}
-
-impl Write for LogTarget {
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        match &mut self.kernel_log {
-            Some(kernel_log) if self.detached.load(Ordering::Relaxed) => kernel_log.write(line),
-            _ => io::stderr().write(line),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Starts the log; the switch says that standard error leads nowhere from now on.
-fn init_log(roots: &Roots) -> Arc<AtomicBool> {
-    let stderr = std::fs::read_link(roots.proc.join("self/fd/2"));
-    let detached = Arc::new(AtomicBool::new(stderr.is_ok_and(|target| target == Path::new(process::NULL))));
-    let kernel_log = File::options().write(true).open(roots.dev.join("kmsg")).ok();
-    let (to_kernel, in_journal) = (kernel_log.is_some(), std::env::var_os("JOURNAL_STREAM").is_some());
-    let target = LogTarget { kernel_log, detached: detached.clone() };
-    let switch = detached.clone();
-    let mut builder = env_logger::Builder::new();
-    builder.filter_level(log::LevelFilter::Trace);
-    builder.target(env_logger::Target::Pipe(Box::new(target))).format(move |out, record| {
-        let number = match record.level() {
-            log::Level::Error => 3,
-            log::Level::Warn => 4,
-            log::Level::Info => 6,
-            log::Level::Debug | log::Level::Trace => 7,
-        };
-        match in_journal || (to_kernel && detached.load(Ordering::Relaxed)) {
-            true => writeln!(out, "<{number}>mudevd: {}", record.args()),
-            false => writeln!(out, "mudevd: {}", record.args()),
-        }
-    });
-    // Only tests have a logger already.
-    let _ = builder.try_init();
-    switch
-}
-
 /// /proc/cmdline, or that of the container.
 fn kernel_command_line(roots: &Roots) -> Vec<u8> {
     let text = Files::new(roots).command_line(&Constants::new(roots));
@@ -242,7 +196,7 @@ fn kernel_command_line(roots: &Roots) -> Vec<u8> {
 
 /// Forks. The parent ends here, when the child is ready or has failed; the child gets the descriptor
 /// that the parent waits at.
-fn detach(line: &CommandLine, log_detached: &AtomicBool) -> Result<Option<OwnedFd>, Failure> {
+fn detach(line: &CommandLine) -> Result<Option<OwnedFd>, Failure> {
     let failed = |e: io::Error| format!("Cannot detach: {e}");
     let (reader, writer) = process::pipe().map_err(failed)?;
     match process::fork().map_err(failed)? {
@@ -264,7 +218,7 @@ fn detach(line: &CommandLine, log_detached: &AtomicBool) -> Result<Option<OwnedF
                 for target in 0..3 {
                     process::redirect(null.as_fd(), target).map_err(failed)?;
                 }
-                log_detached.store(true, Ordering::Relaxed);
+                logger::detach();
             }
             let score = line.roots.proc.join("self/oom_score_adj");
             if let Err(error) = std::fs::write(score, "-1000") {

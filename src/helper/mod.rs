@@ -19,6 +19,7 @@ pub mod pool;
 pub mod rtnl;
 
 use crate::sys;
+use crate::world::logger::complain_at_once;
 use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
@@ -41,25 +42,26 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     let socket = match sys::process::take_fd(0) {
         Ok(socket) if sys::unix::socket_kind(socket.as_fd()).is_ok() => socket,
         _ => {
-            eprintln!("{PROGRAM_NAME}: is started by mudevd, with a socket as standard input");
-            return ExitCode::FAILURE;
+            return fail("is started by mudevd, with a socket as standard input");
         }
     };
     let served = match args.get(1).and_then(|a| a.to_str()) {
         Some(OPERATIONS) => serve_operations(socket.as_fd()),
         Some(RTNL) => rtnl::serve_rtnl(socket.as_fd()),
         other => {
-            eprintln!("{PROGRAM_NAME}: cannot serve {other:?}");
-            return ExitCode::FAILURE;
+            return fail(&format!("cannot serve {other:?}"));
         }
     };
     match served {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{PROGRAM_NAME}: {error}");
-            ExitCode::FAILURE
-        }
+        Err(error) => fail(&error.to_string()),
     }
+}
+
+/// Says why; who reads the daemon's log may hold up a helper as little as the daemon.
+fn fail(text: &str) -> ExitCode {
+    complain_at_once(&format!("{PROGRAM_NAME}: {text}"));
+    ExitCode::FAILURE
 }
 
 /// Receives one operation, performs it, sends the reply, until the other end closes.

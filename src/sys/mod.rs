@@ -11,6 +11,7 @@ pub mod inotify;
 pub mod ioctl;
 pub mod netlink;
 pub mod node;
+pub mod output;
 pub mod process;
 pub mod random;
 pub mod signal;

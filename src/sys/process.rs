@@ -398,6 +398,16 @@ pub fn wait_readable(fd: BorrowedFd, limit: Duration) -> io::Result<bool> {
     }
 }
 
+/// Whether a write of some bytes would not wait, or would fail.
+pub fn is_writable(fd: BorrowedFd) -> io::Result<bool> {
+    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+    // SAFETY: one pollfd of ours.
+    match unsafe { libc::poll(&mut poll, 1, 0) } {
+        n if n < 0 => Err(io::Error::last_os_error()),
+        n => Ok(n > 0),
+    }
+}
+
 /// Waits until one of the descriptors is readable or the time (None: without end) is over; says which
 /// are. For the tool.
 pub fn wait_any_readable<const N: usize>(

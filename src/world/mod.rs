@@ -10,6 +10,7 @@ pub mod constants;
 pub mod database;
 pub mod enumerate;
 pub mod files;
+pub mod logger;
 pub mod nodes;
 pub mod patience;
 pub mod rule_files;

@@ -1,0 +1,154 @@
+//! Those who do not read, and those who are stopped: the log's reader, who waits for readiness, clients. The
+//! daemon neither waits for them nor keeps more than a bound for them, and the tool says clearly what is wrong.
+
+#[path = "support/cell.rs"]
+mod cell;
+#[path = "support/live.rs"]
+mod live;
+
+use live::{Live, eventually, in_cell, tool_path};
+use mudev::model::control::{Datagram, Message, VERSION_B};
+use mudev::sys::{process, unix};
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Exit status, output and error output of the tool.
+fn adm(words: &[&str]) -> (i32, String, String) {
+    let output =
+        Command::new(tool_path()).args(words).stdin(Stdio::null()).output().expect("starts the tool");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+    (output.status.code().unwrap_or(-1), text(output.stdout), text(output.stderr))
+}
+
+/// Has the daemon write a line of its log for each of these messages.
+fn make_it_log(lines: usize) {
+    let client = unix::connect_seqpacket(Path::new("/run/udev/control")).expect("the daemon listens");
+    let send = |message| {
+        let datagram = Datagram { version: VERSION_B.into(), message };
+        unix::send(client.as_fd(), &datagram.render().expect("it fits")).expect("it is taken");
+    };
+    (0..lines).for_each(|_| send(Message::StartExecQueue));
+    send(Message::End);
+    let closed = process::wait_readable(client.as_fd(), live::LIMIT).expect("poll");
+    assert!(closed, "the daemon hangs");
+}
+
+/// A daemon whose log nobody reads says 5,000 lines, answers, and says at the end how many were dropped.
+/// `read` reads what there is and says whether the count was among it.
+fn says_what_was_dropped(stderr: OwnedFd, mut read: impl FnMut() -> bool) {
+    let live = Live::start_with("", |command| {
+        command.arg("--debug").stderr(Stdio::from(stderr));
+    });
+    make_it_log(5000);
+    let (code, out, error) = adm(&["status"]);
+    assert!(code == 0 && out.contains("ready"), "{out}{error}");
+    eventually("the count is said without a new line", &mut read);
+    live.stop();
+}
+
+/// Whether a text says that lines were dropped.
+fn has_count(text: &str) -> bool {
+    let count = text.lines().find_map(|l| l.strip_suffix(" lines were dropped because nobody reads the log"));
+    let count = count.and_then(|l| l.strip_prefix("mudevd: ")).and_then(|n| n.parse::<u32>().ok());
+    count.is_some_and(|n| n > 1000)
+}
+
+#[test]
+fn a_log_that_nobody_reads_holds_up_nothing_and_its_losses_are_counted() {
+    in_cell(|| {
+        let (reader, writer) = process::pipe().expect("a pipe");
+        let mut reader = File::from(reader);
+        let mut text = Vec::new();
+        says_what_was_dropped(writer, || {
+            // It is not to end: there is a writer.
+            let _ = reader.read_to_end(&mut text);
+            has_count(&String::from_utf8_lossy(&text))
+        });
+        assert!(text.ends_with(b"\n") && !text.contains(&0), "no line is torn");
+    });
+}
+
+#[test]
+fn a_log_that_goes_to_a_socket_is_no_different() {
+    in_cell(|| {
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().expect("sockets");
+        ours.set_nonblocking(true).expect("ours");
+        let mut text = Vec::new();
+        says_what_was_dropped(theirs.into(), || {
+            let _ = (&ours).read_to_end(&mut text);
+            has_count(&String::from_utf8_lossy(&text))
+        });
+    });
+}
+
+#[test]
+fn without_proc_the_log_is_asked_for_room_first() {
+    in_cell(|| {
+        let (reader, writer) = process::pipe().expect("a pipe");
+        let mut reader = File::from(reader);
+        std::fs::create_dir("/run/empty").expect("made");
+        let live = Live::start_with("", |command| {
+            command.args(["--debug", "--proc-dir=/run/empty"]).stderr(Stdio::from(writer));
+        });
+        make_it_log(5000);
+        assert_eq!(adm(&["status"]).0, 0);
+        let mut text = Vec::new();
+        eventually("the count is said", || {
+            let _ = reader.read_to_end(&mut text);
+            has_count(&String::from_utf8_lossy(&text))
+        });
+        live.stop();
+    });
+}
+
+#[test]
+fn a_log_on_a_full_file_system_is_no_different() {
+    in_cell(|| {
+        std::fs::create_dir("/run/full").expect("made");
+        cell::mount("none", "/run/full", "tmpfs", 0, "size=64k").expect("a small file system");
+        let log = File::create("/run/full/log").expect("a log");
+        let live = Live::start_with("", |command| {
+            command.arg("--debug").stderr(Stdio::from(log));
+        });
+        make_it_log(5000);
+        assert_eq!(adm(&["status"]).0, 0);
+        cell::mount("none", "/run/full", "", libc::MS_REMOUNT, "size=1m").expect("room");
+        eventually("the count is said", || {
+            let text = std::fs::read("/run/full/log").unwrap_or_default();
+            String::from_utf8_lossy(&text)
+                .contains(" lines were dropped because the log cannot be written: No space left on device")
+        });
+        live.stop();
+    });
+}
+
+#[test]
+fn whoever_waits_for_readiness_and_does_not_read_is_told_later() {
+    use std::os::unix::process::CommandExt;
+    in_cell(|| {
+        let (reader, writer) = process::pipe().expect("a pipe");
+        let mut filler = File::from(writer.try_clone().expect("a copy"));
+        unix::set_nonblocking(filler.as_fd()).expect("it is ours");
+        while std::io::Write::write(&mut filler, &[b'x'; 4096]).is_ok() {}
+        let raw = std::os::fd::AsRawFd::as_raw_fd(&writer);
+        let live = Live::start_with("", |command| {
+            command.arg("--ready-fd=7");
+            // SAFETY: dup2 is safe between fork and exec.
+            unsafe {
+                command.pre_exec(move || cell::check(libc::dup2(raw, 7)).map(drop));
+            }
+        });
+        drop((writer, filler));
+        assert_eq!(adm(&["status"]).0, 0);
+        let mut reader = File::from(reader);
+        let mut last = Vec::new();
+        eventually("the newline comes and the pipe is closed", || {
+            let ended = reader.read_to_end(&mut last).is_ok();
+            ended && last.ends_with(b"x\n")
+        });
+        live.stop();
+    });
+}
