@@ -37,7 +37,7 @@ use crate::world::constants::Constants;
 use crate::world::files::Files;
 use crate::world::logger;
 use crate::world::watch_dir::WatchDir;
-use crate::world::{OWN_EXECUTABLE, Roots, Sysfs, database};
+use crate::world::{OWN_EXECUTABLE, Roots, Sysfs, database, nodes};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
 use std::io::{self, Read};
@@ -355,8 +355,11 @@ fn watch_dir(udev: &Dir) -> Option<WatchDir> {
 impl Shell {
     /// Owner and mode of nodes that are there without an event (rules.md 8.10).
     fn set_up_static_nodes(&self) {
+        if let Err(error) = nodes::sweep_static_node_tags(&self.roots) {
+            log::warn!("Cannot clean the tags of static nodes: {error}");
+        }
         for node in &self.rules.current().static_nodes {
-            if let Err(errno) = crate::world::nodes::apply_static_node(&self.roots, node) {
+            if let Err(errno) = nodes::apply_static_node(&self.roots, node) {
                 log::warn!("Cannot set up the static node {}: {errno}", node.name);
             }
         }

@@ -2,8 +2,8 @@
 //!
 //! The new one is made beside the old one under a name with `.#` in front, which readers of
 //! `/run/udev` skip, and renamed over it. One process with one thread writes, so the name need not be
-//! random; a leftover of a crash is removed. Nothing is synced: `/run` and `/dev` do not outlive the
-//! kernel.
+//! random; a leftover of a crash is removed when the same name is written, or by [`sweep`] at the start. Nothing
+//! is synced: `/run` and `/dev` do not outlive the kernel.
 
 use crate::sys::fs::{self, Dir};
 use std::io;
@@ -62,12 +62,41 @@ fn remove_after_error(dir: &Dir, temporary: &[u8], result: io::Result<()>) -> io
     result
 }
 
+/// In front of names that are there for a moment only.
+const TEMPORARY: &[u8] = b".#";
+
 /// `a/b` -> `a/.#b`, no longer than a file name may be.
 fn temporary_name(name: &[u8]) -> Vec<u8> {
-    const ROOM: usize = 255 - 2;
+    const ROOM: usize = 255 - TEMPORARY.len();
     let start = name.iter().rposition(|&b| b == b'/').map_or(0, |slash| slash + 1);
     let (folder, last) = name.split_at(start);
-    [folder, b".#", &last[..last.len().min(ROOM)]].concat()
+    [folder, TEMPORARY, &last[..last.len().min(ROOM)]].concat()
+}
+
+/// Whether a name is one that only a crash leaves.
+pub fn is_temporary(name: &[u8]) -> bool {
+    name.starts_with(TEMPORARY)
+}
+
+/// Removes what a crash has left in this directory. All is tried; the first error is returned.
+pub fn sweep(dir: &Dir) -> io::Result<()> {
+    sweep_names(dir, &dir.names()?)
+}
+
+/// The same, where the names are known already.
+pub fn sweep_names(dir: &Dir, names: &[bstr::BString]) -> io::Result<()> {
+    let mut result = Ok(());
+    for name in names.iter().filter(|name| is_temporary(name)) {
+        let removed = match dir.unlink(name) {
+            // No directory is ours.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EISDIR | libc::EPERM)) => {
+                Ok(())
+            }
+            removed => removed,
+        };
+        result = result.and(removed);
+    }
+    result
 }
 
 /// Makes a directory with exactly this mode unless it is there.

@@ -12,6 +12,7 @@
 use super::Sysfs;
 use super::atomic;
 use super::database::{Records, file_name, missing_is_fine, open_or_make};
+use super::symlinks::{self, SymlinkError, split_last};
 use crate::model::claims::{Claims, Decision, Entry, Symlink};
 use crate::model::hash::{escape_link, unescape_link};
 use crate::model::{DevNum, DeviceId, Errno};
@@ -226,73 +227,12 @@ impl ClaimsDir {
     /// Makes `/dev/<link>` point to the node, which is relative to `/dev`.
     fn point(&self, link: &[u8], node: &BStr) -> Result<(), LinkErrorKind> {
         let target = relative_target(link, node);
-        // The most frequent case costs one call: nothing to do.
-        let mut present = self.dev.read_link(link);
-        if present.as_ref().is_ok_and(|present| *present == target) {
-            return Ok(());
-        }
-        let (folder, name) = split_last(link);
-        let opened = self.open_folder(folder, true).map_err(LinkErrorKind::Dev)?;
-        let dir = opened.as_ref().unwrap_or(&self.dev);
-        if opened.is_some() && present.is_ok() {
-            // The first look may have been led elsewhere by a symlink in the way.
-            present = dir.read_link(name);
-        }
-        match present {
-            Ok(_) => atomic::replace_symlink(dir, &target, name).map_err(LinkErrorKind::Dev),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                dir.symlink(&target, name).map_err(LinkErrorKind::Dev)
-            }
-            Err(error) => Err(occupied(error)),
-        }
+        symlinks::put(&self.dev, link, &target, self.umask_spares_modes).map_err(LinkErrorKind::from)
     }
 
     /// Removes `/dev/<link>` and the folders that are empty without it.
     fn remove_symlink(&self, link: &[u8]) -> Result<(), LinkErrorKind> {
-        let (folder, name) = split_last(link);
-        let opened = match self.open_folder(folder, false) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            result => result.map_err(LinkErrorKind::Dev)?,
-        };
-        let dir = opened.as_ref().unwrap_or(&self.dev);
-        match dir.read_link(name) {
-            Ok(_) => missing_is_fine(dir.unlink(name)).map_err(LinkErrorKind::Dev)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(occupied(error)),
-        }
-        drop(opened);
-        self.remove_empty_folders(folder);
-        Ok(())
-    }
-
-    /// The folder of this name below `/dev`, made if wanted; None stands for `/dev` itself. No
-    /// component may be a symlink.
-    fn open_folder(&self, folder: &[u8], make: bool) -> io::Result<Option<Dir>> {
-        let mut opened: Option<Dir> = None;
-        for component in components(folder) {
-            let parent = opened.as_ref().unwrap_or(&self.dev);
-            let next = match parent.open_dir(component) {
-                Err(error) if make && error.kind() == io::ErrorKind::NotFound => {
-                    atomic::ensure_dir(parent, component, DIR_MODE, self.umask_spares_modes)?;
-                    parent.open_dir(component)?
-                }
-                result => result?,
-            };
-            opened = Some(next);
-        }
-        Ok(opened)
-    }
-
-    /// Removes folders from the last component upwards until one is in use.
-    fn remove_empty_folders(&self, mut folder: &[u8]) {
-        while !folder.is_empty() {
-            let (above, name) = split_last(folder);
-            let Ok(opened) = self.open_folder(above, false) else { return };
-            if opened.as_ref().unwrap_or(&self.dev).remove_dir(name).is_err() {
-                return;
-            }
-            folder = above;
-        }
+        symlinks::remove(&self.dev, link).map_err(LinkErrorKind::from)
     }
 
     /// `/dev/block/M:m` or `/dev/char/M:m` -> node, on every event but remove (rules.md 11.3).
@@ -440,11 +380,12 @@ fn named_error((link, result): (&BString, Result<(), LinkErrorKind>)) -> Option<
     result.err().map(|kind| LinkError { link: link.clone(), kind })
 }
 
-/// EINVAL of readlink says that it is no symlink.
-fn occupied(error: io::Error) -> LinkErrorKind {
-    match error.raw_os_error() {
-        Some(libc::EINVAL) => LinkErrorKind::Occupied,
-        _ => LinkErrorKind::Dev(error),
+impl From<SymlinkError> for LinkErrorKind {
+    fn from(error: SymlinkError) -> LinkErrorKind {
+        match error {
+            SymlinkError::Occupied => LinkErrorKind::Occupied,
+            SymlinkError::Io(error) => LinkErrorKind::Dev(error),
+        }
     }
 }
 
@@ -471,14 +412,6 @@ fn plain_name(link: &[u8]) -> Result<&[u8], LinkErrorKind> {
 fn node_name(devnode: &[u8]) -> Result<&BStr, LinkErrorKind> {
     let node = devnode.strip_prefix(b"/dev/").and_then(|node| plain_name(node).ok());
     node.map(BStr::new).ok_or_else(|| LinkErrorKind::BadNode(devnode.into()))
-}
-
-/// `a/b/c` -> (`a/b`, `c`).
-fn split_last(path: &[u8]) -> (&[u8], &[u8]) {
-    match path.rfind_byte(b'/') {
-        Some(slash) => (&path[..slash], &path[slash + 1..]),
-        None => (b"", path),
-    }
 }
 
 fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {

@@ -321,7 +321,7 @@ pub(super) fn file_name(id: &DeviceId) -> io::Result<BString> {
 }
 
 /// `<tag>/<id>`. EINVAL for a tag that is none: it would lead elsewhere.
-fn tag_entry(tag: &[u8], id: &[u8]) -> io::Result<BString> {
+pub(super) fn tag_entry(tag: &[u8], id: &[u8]) -> io::Result<BString> {
     if crate::model::Tags::is_valid(tag) {
         Ok([tag, b"/", id].concat().into())
     } else {

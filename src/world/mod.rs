@@ -14,6 +14,7 @@ pub mod logger;
 pub mod nodes;
 pub mod patience;
 pub mod rule_files;
+pub mod symlinks;
 pub mod sysfs;
 #[cfg(test)]
 pub mod tree;

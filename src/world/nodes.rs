@@ -9,11 +9,13 @@
 //!
 //! Sources: rules.md 8.10, 11.1, 11.3, 12.3 and 12.5.
 
-use super::{Roots, Sysfs};
+use super::database::{open_or_make, open_udev_dir, tag_entry};
+use super::symlinks::{self, SymlinkError};
+use super::{Roots, Sysfs, atomic};
 use crate::model::effect::NodeChange;
 use crate::model::{DevNum, DeviceId, Errno};
 use crate::rules::program::StaticNode;
-use crate::sys::fs::{self, Lock, Stat, stat_file, try_lock};
+use crate::sys::fs::{self, Dir, Lock, Stat, stat_file, try_lock};
 use crate::sys::{ioctl, node};
 use bstr::{BStr, BString};
 use std::ffi::{CStr, OsStr};
@@ -21,9 +23,12 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Which static node has which tag (interop.md 1.8).
+const STATIC_NODE_TAGS: &[u8] = b"static_node-tags";
 
 /// Applies owner, mode and labels where they differ, and updates the node's times. A node that is not
 /// there, or is another device's, is left alone: its own event is on the way.
@@ -170,31 +175,6 @@ fn set_label(file: &File, attribute: &CStr, value: &[u8]) -> io::Result<()> {
     node::set_attribute(&descriptor_path(file), attribute, value)
 }
 
-/// Creates a symlink or replaces it at one blow; the folder above is created if it is missing. One
-/// that leads there already is left alone.
-fn put_symlink(path: &Path, target: &OsStr) -> io::Result<()> {
-    match symlink(target, path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let folder = path.parent().ok_or(error)?;
-            std::fs::create_dir_all(folder)?;
-            return symlink(target, path);
-        }
-        other => return other,
-    }
-    if std::fs::read_link(path).is_ok_and(|old| old.as_os_str() == target) {
-        return Ok(());
-    }
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(".new");
-    // One left over by a crash is in the way.
-    let _ = std::fs::remove_file(&temporary);
-    symlink(target, &temporary)?;
-    std::fs::rename(&temporary, path).inspect_err(|_| {
-        let _ = std::fs::remove_file(&temporary);
-    })
-}
-
 /// Applies a static node of the rules (rules.md 8.10): owner, mode and tags of a node that exists
 /// although its device may not. What is not there, or no node, is left alone.
 pub fn apply_static_node(roots: &Roots, wanted: &StaticNode) -> Result<(), Errno> {
@@ -208,14 +188,43 @@ pub fn apply_static_node(roots: &Roots, wanted: &StaticNode) -> Result<(), Errno
     if permissions.differ_from(&stat) {
         permissions.apply(&file, &stat).map_err(|e| Errno::of(&e))?;
     }
-    let target = [b"/dev/", wanted.name.as_slice()].concat();
-    let entry = escape_node_name(&wanted.name);
-    let tags = roots.run.join("udev/static_node-tags");
-    for tag in &wanted.tags {
-        let path = tags.join(OsStr::from_bytes(tag)).join(OsStr::from_bytes(&entry));
-        put_symlink(&path, OsStr::from_bytes(&target)).map_err(|e| Errno::of(&e))?;
+    tag_static_node(roots, wanted)
+}
+
+/// `static_node-tags/<tag>/<name>` -> `/dev/<name>`. A tag that is none would lead elsewhere: it is left out, and the
+/// first error is returned.
+fn tag_static_node(roots: &Roots, wanted: &StaticNode) -> Result<(), Errno> {
+    if wanted.tags.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    let folder = open_udev_dir(&roots.run).and_then(|udev| open_or_make(&udev, STATIC_NODE_TAGS));
+    let folder = folder.map_err(|e| Errno::of(&e))?;
+    let umask_spares_modes = atomic::umask_spares_modes(&folder);
+    let target = [b"/dev/", wanted.name.as_slice()].concat();
+    let mut result = Ok(());
+    for tag in &wanted.tags {
+        let tagged =
+            tag_entry(tag, &escape_node_name(&wanted.name)).map_err(|e| Errno::of(&e)).and_then(|entry| {
+                symlinks::put(&folder, &entry, &target, umask_spares_modes).map_err(|error| match error {
+                    SymlinkError::Occupied => Errno(libc::EEXIST),
+                    SymlinkError::Io(error) => Errno::of(&error),
+                })
+            });
+        result = result.and(tagged);
+    }
+    result
+}
+
+/// Removes what a crash has left of tagging static nodes.
+pub fn sweep_static_node_tags(roots: &Roots) -> io::Result<()> {
+    let folder = match Dir::open(&roots.run.join("udev").join(OsStr::from_bytes(STATIC_NODE_TAGS))) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        folder => folder?,
+    };
+    for tag in folder.names()? {
+        symlinks::sweep(&folder, &tag)?;
+    }
+    atomic::sweep(&folder)
 }
 
 /// `/`, `.`, `\` and what is not printable as `\xHH`, so that a path becomes the name of a file.
@@ -337,7 +346,6 @@ pub fn reread_partitions(path: &Path) -> Result<(), Errno> {
 mod tests {
     use super::super::tree::Tree;
     use super::*;
-    use crate::sys::fs::Dir;
     use std::os::unix::fs::MetadataExt;
 
     /// A node of the zero device in a tree; None where nodes may not be made.
@@ -454,7 +462,7 @@ mod tests {
     fn static_nodes_get_permissions_and_tags_if_they_are_nodes() {
         let tree = Tree::new();
         let Some(()) = zero(&tree) else { return };
-        tree.file("dev/plain", "").mode("dev/plain", 0o600);
+        tree.dir("run").file("dev/plain", "").mode("dev/plain", 0o600);
         let wanted = |name: &str| StaticNode {
             name: name.into(),
             owner: None,
@@ -472,6 +480,30 @@ mod tests {
         let link = std::fs::read_link(tags.join("zero")).unwrap();
         assert_eq!((link.as_path(), std::fs::read_dir(tags).unwrap().count()), (Path::new("/dev/zero"), 1));
         assert_eq!(escape_node_name(b"snd/ti.mer\\\xff"), "snd\\x2fti\\x2emer\\x5c\\xff");
+    }
+
+    #[test]
+    fn no_tag_of_a_static_node_leads_elsewhere_and_the_good_ones_are_written() {
+        let tree = Tree::new();
+        let Some(()) = zero(&tree) else { return };
+        tree.dir("run/udev").dir("t");
+        let tags = ["../../../t/escape", "..", "", ".", "a/b", "a:b", "/abs", "good"].map(BString::from);
+        let wanted =
+            StaticNode { name: "zero".into(), owner: None, group: None, mode: None, tags: tags.to_vec() };
+        assert_eq!(apply_static_node(&tree.roots(), &wanted), Err(Errno(libc::EINVAL)));
+        let names = |path: &str| Dir::open(&tree.path(path)).unwrap().names().unwrap();
+        assert_eq!(names("run/udev/static_node-tags"), ["good"]);
+        assert_eq!((names("run/udev"), names("t").len()), (vec!["static_node-tags".into()], 0));
+        // What is no symlink of ours stays, and so does what a symlink leads to.
+        tree.file("run/udev/static_node-tags/taken/zero", "")
+            .link("run/udev/static_node-tags/out", "../../../t");
+        let wanted = StaticNode { tags: vec!["taken".into(), "out".into(), "last".into()], ..wanted };
+        assert_eq!(apply_static_node(&tree.roots(), &wanted), Err(Errno(libc::EEXIST)));
+        assert!(tree.path("run/udev/static_node-tags/taken/zero").is_file() && names("t").is_empty());
+        assert_eq!(names("run/udev/static_node-tags/last"), ["zero"]);
+        tree.link("run/udev/static_node-tags/last/.#zero", "/dev/zero");
+        sweep_static_node_tags(&tree.roots()).unwrap();
+        assert_eq!(names("run/udev/static_node-tags/last"), ["zero"]);
     }
 
     #[test]

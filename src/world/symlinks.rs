@@ -1,0 +1,204 @@
+//! The one writer of symlinks below a folder: claims and number links in `/dev`, tags of static nodes in
+//! `/run/udev/static_node-tags`.
+//!
+//! What must stay true: a symlink is there whole or not at all, and replaced at once; whatever is no symlink
+//! is never replaced; no component of its name is followed when it is a symlink, so nothing is written outside
+//! the folder. What a crash can leave is a temporary name ([`atomic`]) or an empty folder: [`sweep`] and
+//! [`remove`] take them away.
+
+use super::atomic;
+use super::database::missing_is_fine;
+use crate::sys::fs::Dir;
+use bstr::ByteSlice;
+use std::io;
+
+const DIR_MODE: u32 = 0o755;
+
+/// Why a symlink is not as it should be.
+#[derive(Debug)]
+pub enum SymlinkError {
+    /// Something that is no symlink is there.
+    Occupied,
+    Io(io::Error),
+}
+
+impl From<io::Error> for SymlinkError {
+    /// EINVAL of readlink says that it is no symlink.
+    fn from(error: io::Error) -> SymlinkError {
+        match error.raw_os_error() {
+            Some(libc::EINVAL) => SymlinkError::Occupied,
+            _ => SymlinkError::Io(error),
+        }
+    }
+}
+
+/// Makes `root/path` a symlink with this target, and the folders above it. Costs one call when it is so already.
+/// `umask_spares_modes` as for [`atomic::ensure_dir`].
+pub fn put(root: &Dir, path: &[u8], target: &[u8], umask_spares_modes: bool) -> Result<(), SymlinkError> {
+    let mut present = root.read_link(path);
+    if present.as_ref().is_ok_and(|present| present == target) {
+        return Ok(());
+    }
+    let (folder, name) = split_last(path);
+    let opened = open_folder(root, folder, Some(umask_spares_modes)).map_err(SymlinkError::Io)?;
+    let dir = opened.as_ref().unwrap_or(root);
+    if opened.is_some() && present.is_ok() {
+        // The first look may have been led elsewhere by a symlink in the way.
+        present = dir.read_link(name);
+    }
+    match present {
+        Ok(_) => atomic::replace_symlink(dir, target, name).map_err(SymlinkError::Io),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            dir.symlink(target, name).map_err(SymlinkError::Io)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Removes the symlink `root/path`, if it is there, and the folders that are empty without it.
+pub fn remove(root: &Dir, path: &[u8]) -> Result<(), SymlinkError> {
+    let (folder, name) = split_last(path);
+    match open_folder(root, folder, None) {
+        // What a crash has left of the way there goes too.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(SymlinkError::Io(error)),
+        Ok(opened) => {
+            let dir = opened.as_ref().unwrap_or(root);
+            match dir.read_link(name) {
+                Ok(_) => missing_is_fine(dir.unlink(name)).map_err(SymlinkError::Io)?,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    remove_empty_folders(root, folder);
+    Ok(())
+}
+
+/// Removes what a crash has left of replacing a symlink in this folder. What is no folder is not ours.
+pub fn sweep(root: &Dir, folder: &[u8]) -> io::Result<()> {
+    let opened = match open_folder(root, folder, None) {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR | libc::ELOOP)) => {
+            return Ok(());
+        }
+        result => result?,
+    };
+    atomic::sweep(opened.as_ref().unwrap_or(root))
+}
+
+/// The folder of this name, made if wanted (then it is said what the umask does); None stands for `root` itself.
+/// No component may be a symlink.
+fn open_folder(root: &Dir, folder: &[u8], make: Option<bool>) -> io::Result<Option<Dir>> {
+    let mut opened: Option<Dir> = None;
+    for component in folder.split(|&b| b == b'/').filter(|component| !component.is_empty()) {
+        let parent = opened.as_ref().unwrap_or(root);
+        let next = match (parent.open_dir(component), make) {
+            (Err(error), Some(umask_spares_modes)) if error.kind() == io::ErrorKind::NotFound => {
+                atomic::ensure_dir(parent, component, DIR_MODE, umask_spares_modes)?;
+                parent.open_dir(component)?
+            }
+            (result, _) => result?,
+        };
+        opened = Some(next);
+    }
+    Ok(opened)
+}
+
+/// Removes folders from the last component upwards until one is in use.
+fn remove_empty_folders(root: &Dir, mut folder: &[u8]) {
+    while !folder.is_empty() {
+        let (above, name) = split_last(folder);
+        match open_folder(root, above, None) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(_) => return,
+            Ok(opened) => {
+                if missing_is_fine(opened.as_ref().unwrap_or(root).remove_dir(name)).is_err() {
+                    return;
+                }
+            }
+        }
+        folder = above;
+    }
+}
+
+/// `a/b/c` -> (`a/b`, `c`).
+pub(super) fn split_last(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.rfind_byte(b'/') {
+        Some(slash) => (&path[..slash], &path[slash + 1..]),
+        None => (b"", path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::tree::Tree;
+
+    fn root(tree: &Tree) -> Dir {
+        tree.dir("dev").dir("outside");
+        Dir::open(&tree.path("dev")).expect("to open it")
+    }
+
+    fn target(tree: &Tree, path: &str) -> Option<String> {
+        Some(std::fs::read_link(tree.path(path)).ok()?.display().to_string())
+    }
+
+    #[test]
+    fn a_symlink_is_made_bent_and_removed_with_its_folders() {
+        let tree = Tree::new();
+        let root = root(&tree);
+        for to in ["../x", "../x", "../y"] {
+            put(&root, b"a/b/l", to.as_bytes(), true).unwrap();
+            assert_eq!(target(&tree, "dev/a/b/l").as_deref(), Some(to));
+        }
+        for _ in 0..2 {
+            remove(&root, b"a/b/l").unwrap();
+            assert!(!tree.path("dev/a").exists());
+        }
+    }
+
+    #[test]
+    fn what_is_no_symlink_stays() {
+        let tree = Tree::new();
+        let root = root(&tree);
+        tree.file("dev/file", "precious").dir("dev/folder/in");
+        for name in [&b"file"[..], b"folder"] {
+            assert!(matches!(put(&root, name, b"t", true), Err(SymlinkError::Occupied)));
+            assert!(matches!(remove(&root, name), Err(SymlinkError::Occupied)));
+        }
+        assert!(put(&root, b"file/l", b"t", true).is_err() && remove(&root, b"file/l").is_err());
+        assert_eq!(tree.read("dev/file"), b"precious");
+        assert!(tree.path("dev/folder/in").exists());
+    }
+
+    #[test]
+    fn no_symlink_leads_out() {
+        let tree = Tree::new();
+        let root = root(&tree);
+        tree.link("dev/way", "../outside").link("outside/l", "t");
+        assert!(put(&root, b"way/l", b"other", true).is_err() && remove(&root, b"way/l").is_err());
+        assert_eq!(target(&tree, "outside/l").as_deref(), Some("t"));
+    }
+
+    #[test]
+    fn what_a_crash_left_is_swept_and_is_no_obstacle() {
+        let tree = Tree::new();
+        let root = root(&tree);
+        tree.link("dev/a/l", "old").link("dev/a/.#l", "half").file("dev/a/.hidden", "").dir("dev/a/.#folder");
+        put(&root, b"a/l", b"new", true).unwrap();
+        assert_eq!(target(&tree, "dev/a/l").as_deref(), Some("new"));
+        tree.link("dev/a/.#l", "half").link("dev/.#m", "half");
+        tree.file("dev/plain", "");
+        for folder in [&b"a"[..], b"", b"none", b"plain"] {
+            sweep(&root, folder).unwrap();
+        }
+        let mut left = Dir::open(&tree.path("dev/a")).unwrap().names().unwrap();
+        left.sort();
+        assert_eq!(left, [".#folder", ".hidden", "l"]);
+        assert!(!tree.path("dev/.#m").exists());
+        // The folder was made, the symlink not yet.
+        tree.dir("dev/b/c");
+        remove(&root, b"b/c/d/l").unwrap();
+        assert!(!tree.path("dev/b").exists());
+    }
+}
