@@ -5,7 +5,7 @@ help: ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 .DEFAULT_GOAL := all
-.PHONY: help all demo check test lint layers static vm bench results fuzz man install clean peer tools
+.PHONY: help all demo check test lint layers static vm bench results fuzz attack man install clean peer tools
 
 CARGO   ?= cargo
 PREFIX  ?= /usr
@@ -69,6 +69,11 @@ results: all peer ## `make bench` in full, recorded in test/bench/RESULTS.md and
 
 fuzz: tools ## seeded mutation of the stored corpora, for FUZZ_SECONDS (60) per target
 	FUZZ_SECONDS=$${FUZZ_SECONDS:-60} $(CARGO) test --locked --test fuzz -- --nocapture --test-threads=1
+
+attack: tools ## attacks on the daemon on the real kernel, for SECONDS (600); SEED= repeats a run, ATTACK= takes those of this name
+	@test/need.sh ip losetup
+	ATTACK_SECONDS=$(or $(SECONDS),600) ATTACK_SEED=$(SEED) ATTACK="$(ATTACK)" \
+	    $(CARGO) test --locked --test attacks -- --nocapture
 
 man: ## check the manual pages
 	@test/need.sh groff

@@ -20,8 +20,20 @@ use std::time::{Duration, Instant};
 pub fn enter(peer: Option<&Path>) -> io::Result<()> {
     check(unsafe { libc::unshare(libc::CLONE_NEWNS | libc::CLONE_NEWNET) })?;
     mount("none", "/", "", libc::MS_REC | libc::MS_PRIVATE, "")?;
-    let nodes = list_nodes(Path::new("/dev"))?;
     mount("none", "/sys", "sysfs", 0, "")?;
+    furnish(peer)
+}
+
+/// Moves the calling thread, whose cell it is, into one beside it: the same interfaces and events, another
+/// /run and another copy of /dev.
+pub fn enter_beside() -> io::Result<()> {
+    check(unsafe { libc::unshare(libc::CLONE_NEWNS) })?;
+    mount("none", "/", "", libc::MS_REC | libc::MS_PRIVATE, "")?;
+    furnish(None)
+}
+
+fn furnish(peer: Option<&Path>) -> io::Result<()> {
+    let nodes = list_nodes(Path::new("/dev"))?;
     mount("none", "/run", "tmpfs", 0, "mode=755")?;
     mount("none", "/dev", "tmpfs", 0, "mode=755")?;
     for node in &nodes {
