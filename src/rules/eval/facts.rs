@@ -32,37 +32,50 @@ pub(super) fn fail<T>(errno: Errno, what: String) -> Try<T> {
 
 /// Attributes by device and name. There are some twenty of the device and a few of each parent; comparing
 /// numbers in one array beats a table for each device.
+///
+/// Must stay true: equal hashes only make two look-ups slower. An attribute is another one's only where device
+/// and name are equal; else two whose hashes collide would ask each other out for ever.
 #[derive(Clone, Debug, Default)]
 struct Attrs {
-    keys: Vec<u64>,
-    names: Vec<(BString, Attr)>,
+    hashes: Vec<u64>,
+    known: Vec<(u16, BString, Attr)>,
 }
 
 impl Attrs {
-    fn key(device: u16, name: &[u8]) -> u64 {
+    fn hash(device: u16, name: &[u8]) -> u64 {
         let mut hasher = Fnv::default();
-        hasher.write_u32(device.into());
         hasher.write(name);
-        hasher.finish()
+        hasher.finish() ^ u64::from(device).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    fn position(&self, hash: u64, device: u16, name: &[u8]) -> Option<usize> {
+        let mut from = 0;
+        while let Some(at) = self.hashes[from..].iter().position(|&h| h == hash) {
+            let (known_device, known_name, _) = &self.known[from + at];
+            if *known_device == device && known_name == name {
+                return Some(from + at);
+            }
+            from += at + 1;
+        }
+        None
     }
 
     fn get(&self, device: u16, name: &[u8]) -> Option<&Attr> {
-        let key = Attrs::key(device, name);
-        let at = self.keys.iter().position(|&k| k == key)?;
-        self.names.get(at).filter(|(n, _)| n == name).map(|(_, attr)| attr)
+        let at = self.position(Attrs::hash(device, name), device, name)?;
+        Some(&self.known[at].2)
     }
 
     fn insert(&mut self, device: u16, name: BString, attr: Attr) {
-        let key = Attrs::key(device, &name);
-        match self.keys.iter().position(|&k| k == key) {
-            Some(at) => self.names[at] = (name, attr),
+        let hash = Attrs::hash(device, &name);
+        match self.position(hash, device, &name) {
+            Some(at) => self.known[at].2 = attr,
             None => {
-                if self.keys.is_empty() {
-                    self.keys.reserve(16);
-                    self.names.reserve(16);
+                if self.hashes.is_empty() {
+                    self.hashes.reserve(16);
+                    self.known.reserve(16);
                 }
-                self.keys.push(key);
-                self.names.push((name, attr));
+                self.hashes.push(hash);
+                self.known.push((device, name, attr));
             }
         }
     }
@@ -278,4 +291,46 @@ fn put<T: Clone + Default>(list: &mut Vec<T>, at: usize, item: T) {
         list.resize(at + 1, T::default());
     }
     list[at] = item;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two names of the same 64-bit FNV-1a hash.
+    const COLLIDING: [&str; 2] = ["8yn0iYCKYHlIj4-BwPqk", "GReLUrM4wMqfg9yzV3KQ"];
+
+    #[test]
+    fn attributes_whose_hashes_collide_are_known_side_by_side() {
+        let [a, b] = COLLIDING.map(|name| name.as_bytes());
+        for device in [0, 3] {
+            assert_eq!(Attrs::hash(device, a), Attrs::hash(device, b), "or this test shows nothing");
+        }
+        let mut attrs = Attrs::default();
+        let value = |text: &str| Attr::Value(text.into());
+        for (device, name, attr) in
+            [(0, a, value("1")), (0, b, Attr::Missing), (3, b, value("3")), (0, b, value("2"))]
+        {
+            attrs.insert(device, name.into(), attr);
+        }
+        assert_eq!(attrs.get(0, a), Some(&value("1")));
+        assert_eq!(attrs.get(0, b), Some(&value("2")));
+        assert_eq!(attrs.get(3, b), Some(&value("3")));
+        assert_eq!(attrs.get(3, a), None);
+    }
+
+    #[test]
+    fn equal_hashes_of_all_attributes_change_no_look_up() {
+        let names: Vec<BString> = (0..200).map(|n: u32| format!("a{n}").into()).collect();
+        let mut attrs = Attrs::default();
+        for (n, name) in names.iter().enumerate() {
+            attrs.insert((n % 3) as u16, name.clone(), Attr::Value(name.clone()));
+        }
+        attrs.hashes.fill(7);
+        for (n, name) in names.iter().enumerate() {
+            let at = attrs.position(7, (n % 3) as u16, name);
+            assert_eq!(at, Some(n));
+            assert_eq!(attrs.position(7, 3, name), None);
+        }
+    }
 }

@@ -4,7 +4,7 @@
 use super::*;
 use crate::model::Errno;
 use crate::model::record::Record;
-use crate::rules::ask::{BuiltinResult, Exit};
+use crate::rules::ask::{BuiltinResult, Exit, Subject};
 use crate::rules::outcome::Watch;
 
 /// Which of these conditions hold on an event: each is the only match of its line.
@@ -838,4 +838,32 @@ fn an_event_that_no_rule_touches_asks_nothing() {
     assert!(seen.asked.is_empty());
     let rules = compiled(&["SUBSYSTEM!=\"usb\", GOTO=\"end\"\nENV{A}=\"1\"\nENV{B}=\"1\"\nLABEL=\"end\"\n"]);
     assert_eq!(Specialised::new(rules, Kind::of(&null())).size(), (0, 0));
+}
+
+/// Two names of one 64-bit FNV-1a hash. Each look-up knows which of the two is meant.
+#[test]
+fn attributes_whose_names_collide_are_asked_for_once_each() {
+    let [a, b] = ["8yn0iYCKYHlIj4-BwPqk", "GReLUrM4wMqfg9yzV3KQ"];
+    let mut world = machine();
+    let disk = world.devices.iter_mut().find(|d| d.devpath == SDA).unwrap();
+    disk.attrs.extend([(a.into(), "1\n".into()), (b.into(), "2\n".into())]);
+    let rules = format!(
+        "ATTR{{{a}}}==\"1\", ATTR{{{b}}}==\"2\", ENV{{BOTH}}=\"$attr{{{a}}}$attr{{{b}}}\"\n\
+         ATTRS{{{a}}}==\"1\", ATTRS{{{b}}}==\"2\", ENV{{UP}}=\"1\"\n\
+         ATTRS{{{a}}}==\"2\", ATTRS{{{b}}}==\"1\", ENV{{NONE}}=\"1\"\n"
+    );
+    let seen = run(&rules, &sda1(), &world);
+    assert_eq!(seen.env("BOTH"), None, "the partition has none of them");
+    assert_eq!(seen.env("UP").as_deref(), Some("1"));
+    let seen = run(&rules, &sda(), &world);
+    assert_eq!(seen.env("BOTH").as_deref(), Some("12"));
+    assert!(seen.is_set("UP") && !seen.is_set("NONE"));
+    for name in [a, b] {
+        assert_eq!(
+            seen.times_asked(
+                |ask| matches!(ask, Ask::Attr { name: n, subject: Subject::Event } if n == name)
+            ),
+            1
+        );
+    }
 }
