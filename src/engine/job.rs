@@ -279,6 +279,11 @@ impl Job {
         Output::Log { level, text: format!("{}: {text}", self.event().title()) }
     }
 
+    /// Whether it is an event of this device.
+    pub fn is_of(&self, id: &DeviceId) -> bool {
+        self.device_id.as_ref() == Some(id)
+    }
+
     fn id_of_device(&self) -> Option<DeviceId> {
         self.device_id.clone()
     }

@@ -299,7 +299,8 @@ impl Engine {
 
     /// Whether an event of this device waits or runs.
     pub fn has_event_of(&self, id: &DeviceId) -> bool {
-        self.queue.has_event_of(id)
+        self.queue.may_have_event_of(id)
+            && (self.jobs.values().any(|job| job.is_of(id)) || self.queue.has_waiting_event_of(id))
     }
 
     /// What was done since the start.
