@@ -94,7 +94,8 @@ impl Stack {
 /// All claims, by symlink relative to `/dev/`.
 #[derive(Clone, Debug, Default)]
 pub struct Claims {
-    stacks: HashMap<BString, Stack, BuildFnv>,
+    /// Labels on media choose names, so the hasher has a seed.
+    stacks: HashMap<BString, Stack>,
     /// Number of claims ever made.
     recency: u64,
 }

@@ -70,7 +70,12 @@ impl<T: Into<BString>> FromIterator<T> for OrderedSet {
     }
 }
 
-/// Hasher for small maps keyed by numbers, and names that rules or the kernel chose: FNV-1a, no seed.
+/// Hasher for maps keyed by numbers, and by names that rules or the kernel chose: FNV-1a, no seed.
+///
+/// Who may choose many names can make such a map slow, not wrong: keys are compared in full. So it is not
+/// for names that media, files or programs bring (symlinks of all devices, properties): these use the standard
+/// hasher, which has a seed. The names of devices and subsystems come from drivers and root, and those of one
+/// event's symlinks and tags fit a few lines of rules of 1 KiB each.
 pub type BuildFnv = std::hash::BuildHasherDefault<Fnv>;
 
 /// See [`BuildFnv`].

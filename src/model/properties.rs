@@ -2,12 +2,19 @@
 //!
 //! Insertion order is kept, because records and announcements are written in it. A device has some
 //! thirty properties; names are found by comparing 32-bit hashes in one array, which beats a tree or
-//! a table at this size, and compiled rules carry the hash of the names they ask for ([`Key`]).
+//! a table at this size, and compiled rules carry the hash of the names they ask for ([`Key`]). With more
+//! than [`FEW`] properties, which only imports bring, a table by name is kept besides, and what is removed
+//! only leaves a gap: no operation takes time by the number of properties.
 //!
 //! Each property says whether it is *stored* in the record (rules.md section 7: layers "all" and
 //! "db"). Names that begin with a dot are never stored, whatever the caller says.
 
 use bstr::{BStr, BString, ByteSlice};
+use std::collections::HashMap;
+
+/// Properties up to which the array alone is enough. Comparing so many hashes costs as much as hashing a name
+/// with a seed.
+const FEW: usize = 64;
 
 /// A property name with its hash, computed once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,8 +42,7 @@ impl Key {
     }
 }
 
-/// FNV-1a: names are short, and rules decide which names exist, so an attacker gains nothing from
-/// collisions but a slower comparison.
+/// FNV-1a: names are short. Names that collide are compared in full, among [`FEW`] at most.
 fn hash(name: &[u8]) -> u32 {
     name.iter().fold(0x811c_9dc5, |h, &b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193))
 }
@@ -56,6 +62,16 @@ struct Entry {
     name: Slot,
     value: Slot,
     stored: bool,
+    /// It was removed.
+    is_gap: bool,
+}
+
+/// Where names stand among many. The hasher of the standard library has a seed: whoever writes an imported
+/// file cannot choose names that collide.
+#[derive(Clone, Default)]
+struct Index {
+    positions: HashMap<BString, u32>,
+    gaps: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -76,6 +92,8 @@ pub struct Properties {
     bytes: Vec<u8>,
     /// Bytes of the buffer that belong to no property any more.
     unused: usize,
+    /// None as long as they are few.
+    index: Option<Box<Index>>,
 }
 
 /// Unused bytes that are not worth clearing away.
@@ -94,6 +112,7 @@ impl Properties {
             entries: Vec::with_capacity(properties),
             bytes: Vec::with_capacity(bytes),
             unused: 0,
+            index: None,
         }
     }
 
@@ -103,8 +122,9 @@ impl Properties {
         for (hash, entry) in self.hashes.iter().zip(&self.entries).filter(|(_, entry)| entry.stored) {
             let (name, value) = (copy.append(self.slice(entry.name)), copy.append(self.slice(entry.value)));
             copy.hashes.push(*hash);
-            copy.entries.push(Entry { name, value, stored: false });
+            copy.entries.push(Entry { name, value, stored: false, is_gap: false });
         }
+        copy.index_if_many();
         copy
     }
 
@@ -119,6 +139,9 @@ impl Properties {
     }
 
     fn position(&self, hash: u32, name: &[u8]) -> Option<usize> {
+        if let Some(index) = &self.index {
+            return index.positions.get(name.as_bstr()).map(|&at| at as usize);
+        }
         let mut from = 0;
         while let Some(at) = self.hashes[from..].iter().position(|&h| h == hash) {
             if self.slice(self.entries[from + at].name) == name {
@@ -191,8 +214,32 @@ impl Properties {
                 let name = self.append(name);
                 let value = self.append(value);
                 self.hashes.push(hash);
-                self.entries.push(Entry { name, value, stored });
+                self.entries.push(Entry { name, value, stored, is_gap: false });
+                self.index_last();
             }
+        }
+    }
+
+    /// The entry at the end is new.
+    fn index_last(&mut self) {
+        match &mut self.index {
+            None if self.entries.len() <= FEW => {}
+            None => self.index_if_many(),
+            Some(_) => {
+                let at = self.entries.len() - 1;
+                let name = self.slice(self.entries[at].name).to_owned();
+                if let Some(index) = &mut self.index {
+                    index.positions.insert(name, at as u32);
+                }
+            }
+        }
+    }
+
+    /// There is no index and no gap yet.
+    fn index_if_many(&mut self) {
+        if self.entries.len() > FEW {
+            let names = self.entries.iter().map(|entry| self.slice(entry.name).to_owned());
+            self.index = Some(Box::new(Index { positions: names.zip(0..).collect(), gaps: 0 }));
         }
     }
 
@@ -214,7 +261,8 @@ impl Properties {
     }
 
     fn clear_away(&mut self) {
-        if self.unused > UNUSED_MIN && self.unused > self.bytes.len() / 2 {
+        let gaps = self.index.as_ref().map_or(0, |index| index.gaps);
+        if (self.unused > UNUSED_MIN && self.unused > self.bytes.len() / 2) || gaps > self.entries.len() / 2 {
             *self = self.iter().collect();
         }
     }
@@ -224,8 +272,18 @@ impl Properties {
         let name = name.as_ref();
         match self.position(hash(name), name) {
             Some(i) => {
-                self.hashes.remove(i);
-                let entry = self.entries.remove(i);
+                let entry = self.entries[i];
+                match &mut self.index {
+                    None => {
+                        self.hashes.remove(i);
+                        self.entries.remove(i);
+                    }
+                    Some(index) => {
+                        index.positions.remove(name.as_bstr());
+                        index.gaps += 1;
+                        self.entries[i] = Entry { stored: false, is_gap: true, ..entry };
+                    }
+                }
                 self.unused += (entry.name.len + entry.value.len) as usize;
                 self.clear_away();
                 true
@@ -236,7 +294,7 @@ impl Properties {
 
     /// All properties in insertion order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Property<'_>> + Clone {
-        (0..self.entries.len()).map(|i| self.at(i))
+        Iter { properties: self, at: 0, left: self.len() }
     }
 
     /// Those that belong into the record.
@@ -246,14 +304,43 @@ impl Properties {
 
     /// Number of properties.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.entries.len() - self.index.as_ref().map_or(0, |index| index.gaps)
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.len() == 0
     }
 }
+
+/// See [`Properties::iter`].
+#[derive(Clone)]
+struct Iter<'a> {
+    properties: &'a Properties,
+    at: usize,
+    left: usize,
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = Property<'a>;
+
+    fn next(&mut self) -> Option<Property<'a>> {
+        while let Some(entry) = self.properties.entries.get(self.at) {
+            self.at += 1;
+            if !entry.is_gap {
+                self.left -= 1;
+                return Some(self.properties.at(self.at - 1));
+            }
+        }
+        None
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl ExactSizeIterator for Iter<'_> {}
 
 impl PartialEq for Properties {
     fn eq(&self, other: &Properties) -> bool {
@@ -329,5 +416,80 @@ mod tests {
         assert_eq!(p.get("B").unwrap(), "20993");
         let same: Properties = [("A", "x".repeat(299)), ("B", "20993".into())].into_iter().collect();
         assert_eq!(p, same);
+    }
+
+    /// Against a list that is searched from its beginning: few properties and many, set, replaced and removed.
+    #[test]
+    fn many_properties_behave_like_few() {
+        let mut random = 1u64;
+        let mut below = |limit: usize| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) as usize % limit
+        };
+        for names in [3, FEW - 1, FEW, FEW + 1, 10 * FEW] {
+            let mut p = Properties::new();
+            let mut list: Vec<(String, String, bool)> = Vec::new();
+            for round in 0..20 * names {
+                let name = format!("N{}", below(names));
+                let at = list.iter().position(|(known, ..)| *known == name);
+                // At first most are set, then most are removed.
+                match below(10) {
+                    n if n < if round < 10 * names { 2 } else { 7 } => {
+                        assert_eq!(p.remove(&name), at.is_some());
+                        at.map(|at| list.remove(at));
+                    }
+                    n => {
+                        let value = "v".repeat(below(90));
+                        match n % 2 {
+                            0 => p.set(&name, &value),
+                            _ => p.set_stored(&name, &value),
+                        }
+                        match at {
+                            Some(at) => list[at] = (name.clone(), value, list[at].2 || n % 2 == 1),
+                            None => list.push((name.clone(), value, n % 2 == 1)),
+                        }
+                    }
+                }
+                let known =
+                    list.iter().find(|(known, ..)| *known == name).map(|(_, value, _)| value.as_str());
+                assert_eq!(p.get(&name).map(|v| v.to_str().unwrap()), known);
+                assert_eq!(p.get_key(&Key::new(name)), known.map(BStr::new));
+                assert_eq!(
+                    (p.len(), p.iter().len(), p.is_empty()),
+                    (list.len(), list.len(), list.is_empty())
+                );
+            }
+            let all = |p: &Properties| {
+                p.iter().map(|p| (p.name.to_string(), p.value.to_string(), p.stored)).collect::<Vec<_>>()
+            };
+            assert_eq!(all(&p), list);
+            assert_eq!(all(&p.clone()), list);
+            let stored = p.stored_only();
+            assert_eq!(
+                stored.iter().map(|p| p.name.to_string()).collect::<Vec<_>>(),
+                list.iter().filter(|l| l.2).map(|l| l.0.clone()).collect::<Vec<_>>()
+            );
+            for (name, value, is_stored) in &list {
+                assert_eq!(stored.get(name).map(|v| v.to_string()), is_stored.then(|| value.clone()));
+            }
+        }
+    }
+
+    /// A hundred thousand, each set, replaced by something longer, and removed: in steps that do not grow.
+    #[test]
+    fn a_hundred_thousand_properties_take_no_longer_each_than_a_thousand() {
+        let time = |count: usize| {
+            let names: Vec<String> = (0..count).map(|n| format!("PROPERTY_{n}")).collect();
+            let start = std::time::Instant::now();
+            let mut p = Properties::new();
+            for value in ["1", "a longer one"] {
+                names.iter().for_each(|name| p.set_stored(name, value));
+            }
+            assert_eq!((p.len(), p.get(&names[count / 2]).unwrap()), (count, "a longer one".into()));
+            assert!(names.iter().all(|name| p.remove(name)) && p.is_empty());
+            start.elapsed()
+        };
+        let (few, many) = (time(1000), time(100_000));
+        assert!(many < 100 * 10 * few, "{few:?} for a thousand, {many:?} for a hundred thousand");
     }
 }

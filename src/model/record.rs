@@ -14,10 +14,9 @@
 //! V:1                 always last
 //! ```
 
-use super::event::{BuildFnv, LinkSet, OrderedSet, Tags};
+use super::event::{LinkSet, OrderedSet, Tags};
 use super::properties::{Properties, Property};
 use bstr::ByteSlice;
-use std::collections::HashMap;
 use std::io::Write;
 
 /// The content of a record.
@@ -93,7 +92,6 @@ impl Record {
     /// Reads a file of any writer, or garbage.
     pub fn parse(file: &[u8]) -> Record {
         let mut record = Record::default();
-        let mut properties = PropertyLines::default();
         let mut has_version = false;
         let mut rest = file;
         while let Some((line, tail)) = next_line(rest) {
@@ -103,7 +101,7 @@ impl Record {
                 b'S' => _ = record.links.insert(value),
                 b'L' => record.priority = parse_number(value).unwrap_or(record.priority),
                 b'I' => record.usec_initialized = parse_number(value).or(record.usec_initialized),
-                b'E' => properties.read(value),
+                b'E' => read_property(value, &mut record.properties),
                 b'G' if Tags::is_valid(value) => _ = record.tags.insert(value),
                 b'Q' if Tags::is_valid(value) => {
                     record.tags.insert(value);
@@ -114,7 +112,7 @@ impl Record {
             }
         }
         record.usec_initialized = record.usec_initialized.filter(|&usec| usec > 0);
-        record.properties = properties.finish();
+        record.properties = without_unset(record.properties);
         if !has_version {
             record.current_tags.clear();
         }
@@ -122,31 +120,20 @@ impl Record {
     }
 }
 
-/// The `E:` lines of one file. The position of a name is that of its first line, its value that of
-/// the last one; an empty value unsets.
-#[derive(Default)]
-struct PropertyLines<'a> {
-    positions: HashMap<&'a [u8], usize, BuildFnv>,
-    lines: Vec<(&'a [u8], &'a [u8])>,
+/// Takes an `E:` line. The position of a name is that of its first line, its value that of the last one; an
+/// empty value unsets, which is seen to at the end.
+fn read_property(line: &[u8], properties: &mut Properties) {
+    if let Some((name, value)) = line.split_once_str("=")
+        && !name.is_empty()
+    {
+        properties.set(name, value);
+    }
 }
 
-impl<'a> PropertyLines<'a> {
-    fn read(&mut self, line: &'a [u8]) {
-        let Some((name, value)) = line.split_once_str("=") else { return };
-        if name.is_empty() {
-            return;
-        }
-        let next = self.lines.len();
-        let at = *self.positions.entry(name).or_insert(next);
-        match self.lines.get_mut(at) {
-            Some(old) => old.1 = value,
-            None => self.lines.push((name, value)),
-        }
-    }
-
-    fn finish(self) -> Properties {
-        self.lines.into_iter().filter(|(_, value)| !value.is_empty()).collect()
-    }
+/// Without those of an empty value.
+fn without_unset(properties: Properties) -> Properties {
+    let has_unset = properties.iter().any(|p| p.value.is_empty());
+    if has_unset { properties.iter().filter(|p| !p.value.is_empty()).collect() } else { properties }
 }
 
 /// Key letter and value.
