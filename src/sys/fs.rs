@@ -145,7 +145,7 @@ impl Dir {
     /// `mkdirat(2)`; the umask applies.
     pub fn create_dir(&self, name: &[u8], mode: u32) -> io::Result<()> {
         // SAFETY: the pointer is valid during the call.
-        with_name(name, |name| check(|| unsafe { libc::mkdirat(self.raw(), name.as_ptr(), mode) }))
+        with_name(name, |name| check(Op::Add, || unsafe { libc::mkdirat(self.raw(), name.as_ptr(), mode) }))
     }
 
     /// Renames inside this directory, replacing what is there.
@@ -153,7 +153,9 @@ impl Dir {
         with_name(from, |from| {
             with_name(to, |to| {
                 // SAFETY: both pointers are valid during the call.
-                check(|| unsafe { libc::renameat(self.raw(), from.as_ptr(), self.raw(), to.as_ptr()) })
+                check(Op::Add, || unsafe {
+                    libc::renameat(self.raw(), from.as_ptr(), self.raw(), to.as_ptr())
+                })
             })
         })
     }
@@ -170,7 +172,9 @@ impl Dir {
 
     fn unlinkat(&self, name: &[u8], flags: i32) -> io::Result<()> {
         // SAFETY: the pointer is valid during the call.
-        with_name(name, |name| check(|| unsafe { libc::unlinkat(self.raw(), name.as_ptr(), flags) }))
+        with_name(name, |name| {
+            check(Op::Remove, || unsafe { libc::unlinkat(self.raw(), name.as_ptr(), flags) })
+        })
     }
 
     /// Makes the symlink `name` with this target; EEXIST if there is anything.
@@ -178,7 +182,7 @@ impl Dir {
         with_name(target, |target| {
             with_name(name, |name| {
                 // SAFETY: both pointers are valid during the call.
-                check(|| unsafe { libc::symlinkat(target.as_ptr(), self.raw(), name.as_ptr()) })
+                check(Op::Add, || unsafe { libc::symlinkat(target.as_ptr(), self.raw(), name.as_ptr()) })
             })
         })
     }
@@ -187,11 +191,12 @@ impl Dir {
     pub fn read_link(&self, name: &[u8]) -> io::Result<BString> {
         let mut buffer = [MaybeUninit::<u8>::uninit(); libc::PATH_MAX as usize];
         let len = with_name(name, |name| {
-            // SAFETY: the kernel writes at most the given number of bytes to the buffer.
-            let len = unsafe {
-                libc::readlinkat(self.raw(), name.as_ptr(), buffer.as_mut_ptr().cast(), buffer.len())
-            };
-            usize::try_from(len).map_err(|_| io::Error::last_os_error())
+            repeat(Op::Look, || {
+                // SAFETY: the kernel writes at most the given number of bytes to the buffer.
+                unsafe {
+                    libc::readlinkat(self.raw(), name.as_ptr(), buffer.as_mut_ptr().cast(), buffer.len())
+                }
+            })
         })?;
         if len >= buffer.len() {
             return Err(io::Error::from_raw_os_error(libc::ENAMETOOLONG));
@@ -210,7 +215,7 @@ impl Dir {
         let mut raw = MaybeUninit::<libc::stat>::uninit();
         with_name(name, |name| {
             // SAFETY: the pointers are valid during the call.
-            check(|| unsafe { libc::fstatat(self.raw(), name.as_ptr(), raw.as_mut_ptr(), flags) })
+            check(Op::Look, || unsafe { libc::fstatat(self.raw(), name.as_ptr(), raw.as_mut_ptr(), flags) })
         })?;
         // SAFETY: the call succeeded, so the kernel filled it in.
         Ok(Stat::of(unsafe { raw.assume_init_ref() }))
@@ -226,14 +231,16 @@ impl Dir {
         let number = libc::makedev(major, minor);
         with_name(name, |name| {
             // SAFETY: the pointer is valid during the call.
-            check(|| unsafe { libc::mknodat(self.raw(), name.as_ptr(), kind_and_mode, number) })
+            check(Op::Add, || unsafe { libc::mknodat(self.raw(), name.as_ptr(), kind_and_mode, number) })
         })
     }
 
     /// Sets the permission bits; a symlink is followed, since it has none of its own.
     pub fn chmod(&self, name: &[u8], mode: u32) -> io::Result<()> {
         // SAFETY: the pointer is valid during the call.
-        with_name(name, |name| check(|| unsafe { libc::fchmodat(self.raw(), name.as_ptr(), mode, 0) }))
+        with_name(name, |name| {
+            check(Op::Change, || unsafe { libc::fchmodat(self.raw(), name.as_ptr(), mode, 0) })
+        })
     }
 
     /// All names but `.` and `..`, in the order of the directory.
@@ -243,17 +250,16 @@ impl Dir {
         let mut names = Vec::new();
         let mut buffer = vec![0u8; 32 * 1024];
         loop {
-            // SAFETY: the kernel writes at most the given number of bytes to the buffer.
-            let filled = unsafe {
-                libc::syscall(libc::SYS_getdents64, fd.as_raw_fd(), buffer.as_mut_ptr(), buffer.len())
-            };
-            match usize::try_from(filled) {
-                Ok(0) => return Ok(names),
-                Ok(filled) => push_names(&mut names, &buffer[..filled.min(buffer.len())]),
-                Err(_) => match io::Error::last_os_error() {
-                    error if error.kind() == io::ErrorKind::Interrupted => {}
-                    error => return Err(error),
-                },
+            let filled = repeat(Op::Read, || {
+                // SAFETY: the kernel writes at most the given number of bytes to the buffer.
+                let filled = unsafe {
+                    libc::syscall(libc::SYS_getdents64, fd.as_raw_fd(), buffer.as_mut_ptr(), buffer.len())
+                };
+                filled as isize
+            })?;
+            match filled {
+                0 => return Ok(names),
+                filled => push_names(&mut names, &buffer[..filled.min(buffer.len())]),
             }
         }
     }
@@ -303,7 +309,7 @@ impl From<OwnedFd> for Dir {
 pub fn stat_file(file: &impl AsRawFd) -> io::Result<Stat> {
     let mut raw = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: the pointer is valid during the call.
-    check(|| unsafe { libc::fstat(file.as_raw_fd(), raw.as_mut_ptr()) })?;
+    check(Op::Look, || unsafe { libc::fstat(file.as_raw_fd(), raw.as_mut_ptr()) })?;
     // SAFETY: the call succeeded, so the kernel filled it in.
     Ok(Stat::of(unsafe { raw.assume_init_ref() }))
 }
@@ -311,27 +317,18 @@ pub fn stat_file(file: &impl AsRawFd) -> io::Result<Stat> {
 /// `fchmod(2)`.
 pub fn chmod_file(file: &impl AsRawFd, mode: u32) -> io::Result<()> {
     // SAFETY: no memory is passed.
-    check(|| unsafe { libc::fchmod(file.as_raw_fd(), mode) })
+    check(Op::Change, || unsafe { libc::fchmod(file.as_raw_fd(), mode) })
 }
 
 /// One `read(2)` into the room that the buffer has; returns how many bytes were added.
 pub fn read_more(file: &impl AsRawFd, buffer: &mut Vec<u8>) -> io::Result<usize> {
     let room = buffer.spare_capacity_mut();
-    loop {
-        // SAFETY: the kernel writes at most the given number of bytes to the spare room.
-        let got = unsafe { libc::read(file.as_raw_fd(), room.as_mut_ptr().cast(), room.len()) };
-        match usize::try_from(got) {
-            Ok(got) => {
-                // SAFETY: the kernel wrote the first `got` bytes of the spare room.
-                unsafe { buffer.set_len(buffer.len() + got) };
-                return Ok(got);
-            }
-            Err(_) => match io::Error::last_os_error() {
-                error if error.kind() == io::ErrorKind::Interrupted => {}
-                error => return Err(error),
-            },
-        }
-    }
+    // SAFETY: the kernel writes at most the given number of bytes to the spare room.
+    let got =
+        repeat(Op::Read, || unsafe { libc::read(file.as_raw_fd(), room.as_mut_ptr().cast(), room.len()) })?;
+    // SAFETY: the kernel wrote the first `got` bytes of the spare room.
+    unsafe { buffer.set_len(buffer.len() + got) };
+    Ok(got)
 }
 
 /// A new file in memory with this content; ENOSYS where the kernel has none.
@@ -359,17 +356,8 @@ pub fn content_of(file: &File, limit: usize) -> io::Result<Vec<u8>> {
 
 /// One `write(2)`; returns how many bytes were taken.
 pub fn write_once(file: &impl AsRawFd, bytes: &[u8]) -> io::Result<usize> {
-    loop {
-        // SAFETY: the kernel reads at most the given number of bytes.
-        let written = unsafe { libc::write(file.as_raw_fd(), bytes.as_ptr().cast(), bytes.len()) };
-        match usize::try_from(written) {
-            Ok(written) => return Ok(written),
-            Err(_) => match io::Error::last_os_error() {
-                error if error.kind() == io::ErrorKind::Interrupted => {}
-                error => return Err(error),
-            },
-        }
-    }
+    // SAFETY: the kernel reads at most the given number of bytes.
+    repeat(Op::Write, || unsafe { libc::write(file.as_raw_fd(), bytes.as_ptr().cast(), bytes.len()) })
 }
 
 /// Kind of a [`try_lock`].
@@ -387,7 +375,7 @@ pub fn try_lock(file: &impl AsRawFd, lock: Lock) -> io::Result<bool> {
         Lock::Exclusive => libc::LOCK_EX,
     };
     // SAFETY: no memory is passed.
-    match check(|| unsafe { libc::flock(file.as_raw_fd(), operation | libc::LOCK_NB) }) {
+    match check(Op::Look, || unsafe { libc::flock(file.as_raw_fd(), operation | libc::LOCK_NB) }) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
         Err(error) => Err(error),
@@ -397,23 +385,16 @@ pub fn try_lock(file: &impl AsRawFd, lock: Lock) -> io::Result<bool> {
 /// Gives up the lock of an open file, whoever else has it open.
 pub fn unlock(file: &impl AsRawFd) -> io::Result<()> {
     // SAFETY: no memory is passed.
-    check(|| unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) })
+    check(Op::Look, || unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) })
 }
 
 fn openat(dir: RawFd, name: &[u8], flags: i32, mode: u32) -> io::Result<OwnedFd> {
+    let op = if flags & libc::O_CREAT != 0 { Op::Create } else { Op::Open };
     with_name(name, |name| {
-        loop {
-            // SAFETY: the pointer is valid during the call.
-            let fd = unsafe { libc::openat(dir, name.as_ptr(), flags, mode) };
-            if fd >= 0 {
-                // SAFETY: the kernel just gave it to us; nobody else has it.
-                return Ok(unsafe { OwnedFd::from_raw_fd(fd) });
-            }
-            let error = io::Error::last_os_error();
-            if error.kind() != io::ErrorKind::Interrupted {
-                return Err(error);
-            }
-        }
+        // SAFETY: the pointer is valid during the call.
+        let fd = repeat(op, || unsafe { libc::openat(dir, name.as_ptr(), flags, mode) as isize })?;
+        // SAFETY: the kernel just gave it to us; nobody else has it.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
     })
 }
 
@@ -431,13 +412,47 @@ fn with_name<T>(name: &[u8], call: impl FnOnce(&CStr) -> io::Result<T>) -> io::R
     call(&CString::new(name).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?)
 }
 
+/// What a call does, as far as it decides which faults it may meet ([`super::faults`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Op {
+    Open,
+    /// A file is made and opened.
+    Create,
+    /// A name is made.
+    Add,
+    Remove,
+    Write,
+    /// A mode is changed.
+    Change,
+    Read,
+    Look,
+}
+
+/// Outside of tests calls meet no other faults than the kernel's.
+#[cfg(not(test))]
+#[inline(always)]
+fn fault(_: Op) -> Option<i32> {
+    None
+}
+
+#[cfg(test)]
+use super::faults::meet as fault;
+
+/// [`repeat`] for a call that has nothing to tell.
+fn check(op: Op, mut call: impl FnMut() -> i32) -> io::Result<()> {
+    repeat(op, || call() as isize).map(drop)
+}
+
 /// Repeats an interrupted call, and takes its error number.
-fn check(mut call: impl FnMut() -> i32) -> io::Result<()> {
+fn repeat(op: Op, mut call: impl FnMut() -> isize) -> io::Result<usize> {
     loop {
-        if call() >= 0 {
-            return Ok(());
-        }
-        let error = io::Error::last_os_error();
+        let error = match fault(op) {
+            Some(errno) => io::Error::from_raw_os_error(errno),
+            None => match usize::try_from(call()) {
+                Ok(result) => return Ok(result),
+                Err(_) => io::Error::last_os_error(),
+            },
+        };
         if error.kind() != io::ErrorKind::Interrupted {
             return Err(error);
         }

@@ -5,6 +5,8 @@ pub mod account;
 pub mod clock;
 pub mod cpu;
 #[cfg(test)]
+pub mod faults;
+#[cfg(test)]
 pub mod fnmatch;
 pub mod fs;
 pub mod inotify;
