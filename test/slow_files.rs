@@ -8,7 +8,7 @@ mod fuse;
 mod live;
 
 use fuse::{File, Fuse, Gate, Step};
-use live::{eventually, in_cell};
+use live::{Live, eventually, fresh_uuid, in_cell, write_uevent};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -63,5 +63,148 @@ fn who_waits_for_a_file_server_that_never_answers_is_freed_when_it_ends() {
         });
         drop(slow);
         reader.wait().expect("ends");
+    });
+}
+
+/// A device that rules of the tests are for, and one that is none of their business.
+const ASKS: &str = "/devices/virtual/mem/zero";
+const OTHER: &str = "/devices/virtual/mem/null";
+
+fn change(devpath: &str) -> String {
+    let uuid = fresh_uuid();
+    write_uevent(&format!("/sys{devpath}"), &format!("change {uuid}"));
+    uuid
+}
+
+/// While what `ASKS` needs is held at the gate, events of another device are announced; then its own is, and
+/// comes back.
+fn others_do_not_wait(live: &mut Live, gate: &Gate) -> cell::Message {
+    gate.close();
+    let asks = change(ASKS);
+    eventually("somebody waits for the file", || gate.waiting() > 0);
+    for _ in 0..20 {
+        let other = change(OTHER);
+        live.announced_that("an event of another device", |message| {
+            assert_ne!(message.get("SYNTH_UUID"), asks, "nothing has waited");
+            message.get("SYNTH_UUID") == other
+        });
+    }
+    assert!(gate.waiting() > 0);
+    gate.open();
+    live.announced_that("the event that waited", |message| message.get("SYNTH_UUID") == asks)
+}
+
+#[test]
+fn a_file_that_is_imported_late_holds_up_its_own_event_only() {
+    in_cell(|| {
+        for step in [Step::Lookup, Step::Open, Step::Read] {
+            let gate = Gate::closed();
+            let long = format!("{}C=3\n", "# comment\n".repeat(10_000));
+            let files = vec![
+                File::text("config", "A=1\nB=2\n").waits(step, gate.clone()),
+                File::text("long", long).remembered(),
+            ];
+            let _slow = Fuse::mount(Path::new("/run/slow"), files).expect("mounts");
+            let rules = "KERNEL==\"zero\", IMPORT{file}=\"/run/slow/config\", \
+                IMPORT{file}=\"/run/slow/long\", ENV{THERE}=\"yes\"\n";
+            let mut live = Live::start(rules);
+            let message = others_do_not_wait(&mut live, &gate);
+            for (key, value) in [("A", "1"), ("B", "2"), ("C", "3"), ("THERE", "yes")] {
+                assert_eq!(message.get(key), value, "{step:?}");
+            }
+            live.stop();
+        }
+    });
+}
+
+#[test]
+fn a_file_that_is_tested_late_holds_up_its_own_event_only() {
+    in_cell(|| {
+        let gate = Gate::closed();
+        let files = vec![
+            File::program("tool", "x").waits(Step::Lookup, gate.clone()),
+            File::text("plain", "x").waits(Step::Lookup, gate.clone()),
+        ];
+        let _slow = Fuse::mount(Path::new("/run/slow"), files).expect("mounts");
+        // By a symlink in memory, with a star, and with a mode.
+        std::os::unix::fs::symlink("/run/slow/plain", "/run/leads-there").unwrap();
+        let rules = "KERNEL!=\"zero\", GOTO=\"end\"\n\
+            TEST==\"/run/slow/tool\", ENV{TOOL}=\"1\"\n\
+            TEST==\"/run/slow/none\", ENV{NONE}=\"1\"\n\
+            TEST==\"/run/leads-there\", ENV{LINK}=\"1\"\n\
+            TEST==\"/run/*/plain\", ENV{STAR}=\"1\"\n\
+            TEST{0111}==\"/run/slow/tool\", ENV{RUNS}=\"1\"\n\
+            TEST{0111}==\"/run/slow/plain\", ENV{PLAIN_RUNS}=\"1\"\n\
+            LABEL=\"end\"\n";
+        let mut live = Live::start(rules);
+        let message = others_do_not_wait(&mut live, &gate);
+        for (key, value) in
+            [("TOOL", "1"), ("NONE", ""), ("LINK", "1"), ("STAR", "1"), ("RUNS", "1"), ("PLAIN_RUNS", "")]
+        {
+            assert_eq!(message.get(key), value, "{key}\n{}", live::log());
+        }
+        live.stop();
+    });
+}
+
+#[test]
+fn an_attribute_whose_name_leads_out_of_sysfs_holds_up_its_own_event_only() {
+    in_cell(|| {
+        let gate = Gate::closed();
+        let files = vec![File::text("value", "late\n").waits(Step::Open, gate.clone())];
+        let _slow = Fuse::mount(Path::new("/run/slow"), files).expect("mounts");
+        let rules = "KERNEL==\"zero\", ENV{VALUE}=\"$attr{../../../../../run/slow/value}\"\n";
+        let mut live = Live::start(rules);
+        assert_eq!(others_do_not_wait(&mut live, &gate).get("VALUE"), "late");
+        live.stop();
+    });
+}
+
+#[test]
+fn a_file_that_never_comes_costs_its_own_event_only() {
+    in_cell(|| {
+        let never = Gate::closed();
+        let files = vec![File::text("stuck", "A=1\n").waits(Step::Open, never.clone())];
+        let slow = Fuse::mount(Path::new("/run/slow"), files).expect("mounts");
+        let rules = "KERNEL==\"zero\", IMPORT{file}=\"/run/slow/stuck\"\n";
+        let mut live = Live::start_with(rules, |command| {
+            command.arg("--event-timeout=2");
+        });
+        let asks = change(ASKS);
+        eventually("somebody waits for the file", || never.waiting() > 0);
+        let other = change(OTHER);
+        live.announced_that("an event of another device", |m| m.get("SYNTH_UUID") == other);
+        let message = live.announced_that("the event that gave up", |m| m.get("SYNTH_UUID") == asks);
+        assert_eq!(message.get("A"), "");
+        drop(slow);
+        live.stop();
+    });
+}
+
+#[test]
+fn what_is_in_the_page_cache_is_read_at_once_and_what_is_not_by_a_helper() {
+    use std::os::fd::AsRawFd;
+    in_cell(|| {
+        let path = std::env::temp_dir().join(format!("mudev-cached-{}", std::process::id()));
+        std::fs::write(&path, "A=1\n").unwrap();
+        let rules = format!("KERNEL==\"zero\", IMPORT{{file}}=\"{}\"\n", path.display());
+        let mut live = Live::start(&rules);
+        let mut imported = || {
+            let asks = change(ASKS);
+            let message = live.announced_that("the event", |m| m.get("SYNTH_UUID") == asks);
+            assert_eq!(message.get("A"), "1");
+            live::helpers(live.pid()).len()
+        };
+        match imported() {
+            0 => {
+                let file = std::fs::File::open(&path).unwrap();
+                file.sync_all().unwrap();
+                unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+                assert_eq!(imported(), 1, "no longer in the cache");
+            }
+            _ => println!("skipped: the file system of {} cannot say what is cached", path.display()),
+        }
+        live.stop();
+        std::fs::remove_file(&path).unwrap();
     });
 }

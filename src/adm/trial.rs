@@ -156,7 +156,10 @@ fn perform_dry(operation: &Operation) -> HelperReply {
             log::info!("Would write {value:?} to {path}");
             HelperReply::Done(Ok(()))
         }
-        Operation::ReadAttr { .. } | Operation::PermanentAddress { .. } => operation.clone().perform(),
+        Operation::ReadAttr { .. }
+        | Operation::ReadFile { .. }
+        | Operation::TestFile { .. }
+        | Operation::PermanentAddress { .. } => operation.clone().perform(),
         _ => HelperReply::Done(Ok(())),
     }
 }

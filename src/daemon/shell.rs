@@ -544,6 +544,8 @@ impl Reply {
         match self {
             Reply::Done(Err(errno))
             | Reply::Attr { value: Err(errno), .. }
+            | Reply::File(Err(errno))
+            | Reply::Mode(Err(errno))
             | Reply::Address(Err(errno))
             | Reply::Partitions(Err(errno)) => Some(*errno),
             Reply::TimedOut => Some(Errno(libc::ETIMEDOUT)),

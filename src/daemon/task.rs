@@ -26,13 +26,14 @@ use crate::world::accounts::Accounts;
 use crate::world::claims_dir::ClaimsDir;
 use crate::world::constants::Constants;
 use crate::world::database::{self, Database, Records};
-use crate::world::files::Files;
+use crate::world::files::{self, Files, Found};
 use crate::world::sysfs::Sysfs;
 use bstr::{BStr, BString, ByteSlice};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// What one job wants done.
@@ -228,7 +229,7 @@ impl Answers {
             Ask::ParentState(index) => Answer::Parent(Arc::new(self.parent_state(links, job, event, *index))),
             Ask::Mode { path } => Answer::Mode(self.mode(links, event, path, facts)?),
             Ask::Sysctl { name } => Answer::Text(self.files.sysctl_read(name)),
-            Ask::File { path } => Answer::Text(self.files.file(path)),
+            Ask::File { path } => Answer::Text(self.file(path, facts)?),
             Ask::CommandLine => Answer::Text(self.files.command_line(&self.constants)),
             Ask::Constant(constant) => Answer::Text(Ok(self.constants.get(*constant).map(BString::from))),
             Ask::User { name } => Answer::Id(self.accounts.user(name)),
@@ -470,7 +471,9 @@ impl Answers {
             Some((_, LinkAttr::FromSysfs)) if links::is_free_of_locks(name) => {
                 return Ok(self.sysfs.attr(devpath, name));
             }
-            Some((_, LinkAttr::FromSysfs)) | None if !self.slow.is_for_helper(subsystem, name) => {
+            Some((_, LinkAttr::FromSysfs)) | None
+                if Sysfs::is_inside(devpath, name) && !self.slow.is_for_helper(subsystem, name) =>
+            {
                 let sysfs = &self.sysfs;
                 return Ok(self.slow.read(subsystem, name, || sysfs.attr(devpath, name)));
             }
@@ -510,8 +513,30 @@ impl Answers {
                 Exists::FromSysfs => {}
             }
         }
-        Ok(self.files.mode(&device.devpath, path))
+        match (facts.last(), self.files.mode(&device.devpath, path)) {
+            (_, Found::Here(mode)) => Ok(mode),
+            (Some(Fact::Helper(HelperReply::Mode(mode))), Found::At(place)) => {
+                Ok(files::tested(&place, *mode))
+            }
+            (Some(Fact::Helper(reply)), Found::At(_)) => Ok(Err(reply.errno().unwrap_or(Errno(libc::EIO)))),
+            (_, Found::At(place)) => Err(Need::Helper(Operation::TestFile { path: bytes_of(place) })),
+        }
     }
+
+    fn file(&mut self, path: &[u8], facts: &[Fact]) -> Result<Result<Option<BString>, Errno>, Need> {
+        match facts.last() {
+            Some(Fact::Helper(HelperReply::File(content))) => Ok(content.clone()),
+            Some(Fact::Helper(reply)) => Ok(Err(reply.errno().unwrap_or(Errno(libc::EIO)))),
+            _ => match self.files.file(path) {
+                Found::Here(content) => Ok(content),
+                Found::At(place) => Err(Need::Helper(Operation::ReadFile { path: bytes_of(place) })),
+            },
+        }
+    }
+}
+
+fn bytes_of(path: PathBuf) -> BString {
+    path.into_os_string().into_vec().into()
 }
 
 /// The reply to a write, or the need for it; a failure is logged here and changes nothing else.

@@ -31,6 +31,10 @@ pub enum Operation {
     WriteSysctl { path: BString, value: BString },
     /// Read an attribute as [`Sysfs::read_attr`] does, of the tree at `sys`. -> [`Reply::Attr`]
     ReadAttr { sys: BString, devpath: BString, name: BString },
+    /// Read a file of a slow file system ([`files::import`]). -> [`Reply::File`]
+    ReadFile { path: BString },
+    /// Look for a file of a slow file system ([`files::mode`]). -> [`Reply::Mode`]
+    TestFile { path: BString },
     /// Permanent address of an interface by ethtool (GPERMADDR). -> [`Reply::Address`]
     PermanentAddress { ifname: BString },
     /// Lock the disk and re-read its partition table (rules.md 11.4). `syspath` is that of the disk.
@@ -55,6 +59,10 @@ pub enum Reply {
         value: Result<BString, Errno>,
         waited: bool,
     },
+    /// Content of a file, None if it is of no use.
+    File(Result<Option<BString>, Errno>),
+    /// Mode bits (`st_mode`), None if there is nothing.
+    Mode(Result<Option<u32>, Errno>),
     /// Bytes of a hardware address, empty if there is none.
     Address(Result<BString, Errno>),
     /// The table was re-read, and this tells whether there are partitions; or why it was not.
@@ -85,6 +93,8 @@ impl Operation {
                     [text.as_slice()].into_iter().chain(syspaths.iter().map(|p| p.as_slice())).collect();
                 message(6, &all)
             }
+            Operation::ReadFile { path } => message(11, &[path]),
+            Operation::TestFile { path } => message(12, &[path]),
             Operation::PermanentAddress { ifname } => message(7, &[ifname]),
             Operation::LockDisk { path } => message(8, &[path]),
             Operation::CloseDisk(_) => message(9, &[]),
@@ -92,7 +102,7 @@ impl Operation {
         }
     }
 
-    /// Whether it opens or closes a disk, and so may wait for that.
+    /// Whether it opens or closes a disk, or looks for a file on one, and so may wait for that.
     pub fn is_for_disk(&self) -> bool {
         matches!(
             self,
@@ -100,6 +110,8 @@ impl Operation {
                 | Operation::LockDisk { .. }
                 | Operation::CloseDisk(_)
                 | Operation::SetReadOnly { .. }
+                | Operation::ReadFile { .. }
+                | Operation::TestFile { .. }
         )
     }
 
@@ -126,6 +138,8 @@ impl Operation {
             7 => Operation::PermanentAddress { ifname: next()? },
             8 => Operation::LockDisk { path: next()? },
             9 => Operation::CloseDisk(HeldLock::passed(passed?)),
+            11 => Operation::ReadFile { path: next()? },
+            12 => Operation::TestFile { path: next()? },
             10 => Operation::SetReadOnly { path: next()?, devnum: DevNum::parse(&next()?)? },
             _ => return None,
         };
@@ -142,6 +156,8 @@ impl Operation {
                 Reply::Done(place(at).and_then(|at| files::write_parameter(at, value)))
             }
             Operation::ReadAttr { sys, devpath, name } => read_attr(sys, devpath, name),
+            Operation::ReadFile { path: at } => Reply::File(place(at).and_then(files::import)),
+            Operation::TestFile { path: at } => Reply::Mode(place(at).and_then(files::mode)),
             Operation::PermanentAddress { ifname } => Reply::Address(permanent_address(ifname)),
             Operation::ReReadPartitions { devnode, syspath } => Reply::Partitions(re_read(devnode, syspath)),
             Operation::LockDisk { path: at } => Reply::Lock(place(at).and_then(nodes::lock_disk)),
@@ -196,7 +212,7 @@ impl Reply {
     /// The text that may be long.
     fn text(&self) -> Option<&BString> {
         match self {
-            Reply::Attr { value: Ok(text), .. } => Some(text),
+            Reply::Attr { value: Ok(text), .. } | Reply::File(Ok(Some(text))) => Some(text),
             _ => None,
         }
     }
@@ -205,6 +221,7 @@ impl Reply {
     fn with_text(&self, text: Result<BString, Errno>) -> Reply {
         match self {
             Reply::Attr { waited, .. } => Reply::Attr { value: text, waited: *waited },
+            Reply::File(_) => Reply::File(text.map(Some)),
             other => other.clone(),
         }
     }
@@ -220,6 +237,12 @@ impl Reply {
             Reply::Attr { value: Err(errno), waited } => {
                 message(2, &[&number(Ok(u32::from(*waited))), &[], &number(Err(*errno))])
             }
+            Reply::File(Ok(Some(text))) => message(11, &[&number(Ok(0)), text]),
+            Reply::File(Ok(None)) => message(11, &[&number(Ok(0))]),
+            Reply::File(Err(errno)) => message(11, &[&number(Err(*errno))]),
+            Reply::Mode(Ok(None)) => message(12, &[]),
+            Reply::Mode(Ok(Some(mode))) => message(12, &[&number(Ok(*mode))]),
+            Reply::Mode(Err(errno)) => message(12, &[&number(Err(*errno))]),
             Reply::Partitions(result) => message(3, &[&number(result.map(u32::from))]),
             Reply::Lock(result) => message(8, &[&number(result.as_ref().map(lock_number).map_err(|e| *e))]),
             Reply::Triggered { done, failed } => message(4, &[&number(Ok(*done)), &number(Ok(*failed))]),
@@ -275,6 +298,8 @@ impl Reply {
                 // Also if there was no room for one more open file here: there will be.
                 _ => Ok(DiskLock::Busy),
             }),
+            11 => Reply::File(number(0)?.map(|_| texts.get(1).map(|&text| text.to_owned()))),
+            12 => Reply::Mode(number(0).map_or(Ok(None), |mode| mode.map(Some))),
             _ => return None,
         })
     }
@@ -366,6 +391,8 @@ mod tests {
             Operation::WriteAttr { path: "/sys/a".into(), value: "1".into() },
             Operation::WriteSysctl { path: "/proc/sys/a".into(), value: "".into() },
             Operation::ReadAttr { sys: "/sys".into(), devpath: "/devices/a".into(), name: "b".into() },
+            Operation::ReadFile { path: "/etc/a".into() },
+            Operation::TestFile { path: "/etc/b".into() },
             Operation::PermanentAddress { ifname: "eth0".into() },
             Operation::ReReadPartitions { devnode: "/dev/sda".into(), syspath: "/sys/block/sda".into() },
             Operation::Trigger { text: "add".into(), syspaths: vec!["/sys/a".into(), "/sys/b".into()] },
@@ -396,6 +423,13 @@ mod tests {
             Reply::Attr { value: Ok(vec![b'x'; MAX_INLINE].into()), waited: true },
             Reply::Attr { value: Ok(vec![b'x'; MAX_INLINE + 1].into()), waited: true },
             Reply::Attr { value: Ok(vec![b'x'; files::IMPORT_MAX].into()), waited: false },
+            Reply::File(Ok(Some("".into()))),
+            Reply::File(Ok(Some(vec![b'x'; files::IMPORT_MAX].into()))),
+            Reply::File(Ok(None)),
+            Reply::File(Err(Errno(libc::EIO))),
+            Reply::Mode(Ok(Some(0o100644))),
+            Reply::Mode(Ok(None)),
+            Reply::Mode(Err(Errno(libc::EIO))),
             Reply::Address(Ok("\0\x01\x02".into())),
             Reply::Address(Ok("".into())),
             Reply::Address(Err(Errno(libc::ENODEV))),

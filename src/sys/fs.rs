@@ -399,7 +399,7 @@ fn openat(dir: RawFd, name: &[u8], flags: i32, mode: u32) -> io::Result<OwnedFd>
 }
 
 /// Calls with the name and a NUL behind it, from the stack when it is short.
-fn with_name<T>(name: &[u8], call: impl FnOnce(&CStr) -> io::Result<T>) -> io::Result<T> {
+pub(super) fn with_name<T>(name: &[u8], call: impl FnOnce(&CStr) -> io::Result<T>) -> io::Result<T> {
     const SHORT: usize = 384;
     if name.len() < SHORT {
         let mut buffer = [0u8; SHORT];

@@ -2,6 +2,7 @@
 //! and returns an `io::Result`.
 #![allow(unsafe_code)]
 pub mod account;
+pub mod at_once;
 pub mod clock;
 pub mod cpu;
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! Answers to the questions of rules that are about files, and the writes that rules order.
 //!
 //! What must stay true: rules may read anything, but write only below sysfs and `/proc/sys`; opening
-//! a file never waits, whatever it turns out to be; nothing is read without a limit.
+//! a file never waits for whoever is on its other side; nothing is read without a limit. Methods that may wait
+//! for a file system are functions without [`Files`] and are for helpers; [`Files`] says which file it is.
 //!
 //! Sources: rules.md 3.5, 3.6, 4 and 8.5.
 
 use super::Roots;
+use super::at_once::AtOnce;
 use super::constants::Constants;
 use super::sysfs::Sysfs;
 use crate::model::Errno;
@@ -24,47 +26,60 @@ pub const IMPORT_MAX: usize = 4 << 20;
 const PARAMETER_MAX: u64 = 1 << 20;
 
 /// The files that rules ask for.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Files {
     roots: Roots,
     sysfs: Sysfs,
+    at_once: AtOnce,
+}
+
+/// What is known of a file without waiting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found<T> {
+    Here(T),
+    /// Who may wait must look at this path.
+    At(PathBuf),
 }
 
 impl Files {
     /// Files below these roots.
     pub fn new(roots: &Roots) -> Files {
-        Files { roots: roots.clone(), sysfs: Sysfs::new(roots) }
+        Files { roots: roots.clone(), sysfs: Sysfs::new(roots), at_once: AtOnce::new(roots) }
     }
 
     /// Mode bits (`st_mode`) of what TEST names: an absolute path, `[subsystem/sysname]path`, or a path
     /// relative to the device. One `*/` is expanded. None if it does not exist; an error only if the
-    /// directory before a star cannot be read although it is there.
-    pub fn mode(&self, devpath: &[u8], path: &[u8]) -> Result<Option<u32>, Errno> {
-        let Some(path) = self.place(devpath, path) else { return Ok(None) };
-        let Some(path) = expand_star(path)? else { return Ok(None) };
-        match std::fs::metadata(&path) {
-            Ok(meta) => Ok(Some(meta.mode())),
-            Err(error) => {
-                if error.kind() != std::io::ErrorKind::NotFound {
-                    log::warn!("cannot test {}: {error}", path.display());
-                }
-                Ok(None)
-            }
-        }
+    /// directory before a star cannot be read although it is there. [`mode`] is for who may wait, and
+    /// [`tested`] for what it says.
+    pub fn mode(&mut self, devpath: &[u8], path: &[u8]) -> Found<Result<Option<u32>, Errno>> {
+        let Some((place, in_sysfs)) = self.place(devpath, path) else { return Found::Here(Ok(None)) };
+        let result = match () {
+            () if in_sysfs => mode(&place),
+            () if has_star(&place) => return Found::At(place),
+            () => match self.at_once.mode(&place) {
+                Some(Ok(mode)) => Ok(Some(mode)),
+                Some(Err(Errno(libc::ENOENT))) => Ok(None),
+                Some(Err(errno)) => Err(errno),
+                None => return Found::At(place),
+            },
+        };
+        Found::Here(tested(&place, result))
     }
 
-    /// Where a path of TEST lies before stars are expanded; None for a device that is not there.
-    fn place(&self, devpath: &[u8], path: &[u8]) -> Option<PathBuf> {
+    /// Where a path of TEST lies before stars are expanded, and whether that is in sysfs for certain; None for
+    /// a device that is not there.
+    fn place(&self, devpath: &[u8], path: &[u8]) -> Option<(PathBuf, bool)> {
         if let Some((subsystem, sysname, rest)) = split_named(path) {
             let device = self.sysfs.device_of(subsystem, sysname)?;
-            return Some(match rest.is_empty() {
+            let place = match rest.is_empty() {
                 true => self.sysfs.path(&device),
                 false => self.sysfs.path_of(&device, rest),
-            });
+            };
+            return Some((place, Sysfs::is_inside(&device, rest)));
         }
         Some(match path.first() {
-            Some(b'/') => self.roots.locate(path),
-            _ => self.sysfs.path_of(devpath, path),
+            Some(b'/') => (self.roots.locate(path), false),
+            _ => (self.sysfs.path_of(devpath, path), Sysfs::is_inside(devpath, path)),
         })
     }
 
@@ -91,15 +106,15 @@ impl Files {
         Ok(self.roots.proc.join("sys").join(std::ffi::OsStr::from_bytes(name)))
     }
 
-    /// Content of a file for IMPORT{file}. None if it is not there, cannot be read (a directory) or is
-    /// too long; an error if it cannot be opened for another reason.
-    pub fn file(&self, path: &[u8]) -> Result<Option<BString>, Errno> {
-        let file = match open(&self.roots.locate(path)) {
-            Ok(file) => file,
-            Err(Errno(libc::ENOENT)) => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        Ok(read_to_limit(file, IMPORT_MAX as u64).ok())
+    /// Content of a file for IMPORT{file}, as [`import`] gives it to who may wait.
+    pub fn file(&mut self, path: &[u8]) -> Found<Result<Option<BString>, Errno>> {
+        let place = self.roots.locate(path);
+        match self.at_once.read(&place, IMPORT_MAX) {
+            Some(Ok(content)) => Found::Here(Ok(Some(content))),
+            Some(Err(Errno(libc::ENOENT | libc::EISDIR | libc::EFBIG))) => Found::Here(Ok(None)),
+            Some(Err(errno)) => Found::Here(Err(errno)),
+            None => Found::At(place),
+        }
     }
 
     /// The command line that options are taken from: the kernel's, or in a container the arguments of
@@ -138,6 +153,38 @@ impl Files {
     }
 }
 
+/// Mode bits of what is at a path, one `*/` expanded; None if there is nothing. May wait.
+pub fn mode(path: &Path) -> Result<Option<u32>, Errno> {
+    let Some(path) = expand_star(path.to_owned())? else { return Ok(None) };
+    match std::fs::metadata(&path) {
+        Ok(meta) => Ok(Some(meta.mode())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Errno::of(&error)),
+    }
+}
+
+/// What TEST makes of a [`mode`]: an error is one only if a star could not be expanded.
+pub fn tested(path: &Path, mode: Result<Option<u32>, Errno>) -> Result<Option<u32>, Errno> {
+    match mode {
+        Err(errno) if !has_star(path) => {
+            log::warn!("cannot test {}: {errno}", path.display());
+            Ok(None)
+        }
+        other => other,
+    }
+}
+
+/// Content of a file for IMPORT{file}. None if it is not there, cannot be read (a directory) or is too
+/// long; an error if it cannot be opened for another reason. May wait.
+pub fn import(path: &Path) -> Result<Option<BString>, Errno> {
+    let file = match open(path) {
+        Ok(file) => file,
+        Err(Errno(libc::ENOENT)) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    Ok(read_to_limit(file, IMPORT_MAX as u64).ok())
+}
+
 /// Writes an attribute at a path from [`Files::write_attr_target`], in one write and without the
 /// newlines that end the value. ELOOP for a symlink. A failed write is none if the attribute has the
 /// value already. May wait for the driver.
@@ -157,6 +204,10 @@ pub fn write_parameter(path: &Path, value: &[u8]) -> Result<(), Errno> {
         text.push(b'\n');
     }
     write_once(path, &text)
+}
+
+fn has_star(path: &Path) -> bool {
+    path.as_os_str().as_bytes().contains_str("/*/")
 }
 
 /// Replaces the first component that is `*` by the first name in its directory for which the rest of
@@ -184,7 +235,7 @@ fn open(path: &Path) -> Result<File, Errno> {
 }
 
 /// EFBIG beyond the limit.
-fn read_to_limit(file: File, limit: u64) -> Result<BString, Errno> {
+pub(super) fn read_to_limit(file: File, limit: u64) -> Result<BString, Errno> {
     let mut content = Vec::new();
     file.take(limit + 1).read_to_end(&mut content).map_err(|e| Errno::of(&e))?;
     if content.len() as u64 > limit { Err(Errno(libc::EFBIG)) } else { Ok(content.into()) }
@@ -273,7 +324,12 @@ mod tests {
     #[test]
     fn paths_of_a_test_are_absolute_named_or_relative_with_one_star() {
         let tree = tree();
-        let files = Files::new(&tree.roots());
+        let mut files = Files::new(&tree.roots());
+        // The tree has no list of mounts, so all but sysfs must wait.
+        let mut test = |path: &[u8]| match files.mode(DEVICE, path) {
+            Found::Here(mode) => mode,
+            Found::At(place) => tested(&place, mode(&place)),
+        };
         for (path, there) in [
             ("size", true),
             ("none", false),
@@ -295,11 +351,11 @@ mod tests {
             ("../../../secret", true),
             ("a\0b", false),
         ] {
-            let mode = files.mode(DEVICE, path.as_bytes());
+            let mode = test(path.as_bytes());
             assert_eq!(mode.map(|m| m.is_some()), Ok(there), "{path}");
         }
-        assert_eq!(files.mode(DEVICE, b"/etc/here"), Ok(Some(libc::S_IFREG | 0o640)));
-        assert_eq!(files.mode(DEVICE, b"size/*/x"), Err(Errno(libc::ENOTDIR)));
+        assert_eq!(test(b"/etc/here"), Ok(Some(libc::S_IFREG | 0o640)));
+        assert_eq!(test(b"size/*/x"), Err(Errno(libc::ENOTDIR)));
     }
 
     #[test]
@@ -364,14 +420,21 @@ mod tests {
     #[test]
     fn imported_files_are_bounded_and_never_waited_for() {
         let tree = tree();
-        let files = Files::new(&tree.roots());
         tree.file("etc/long", vec![b'x'; IMPORT_MAX + 1]);
-        assert_eq!(files.file(b"/etc/here"), Ok(Some("x".into())));
-        assert_eq!(files.file(b"/etc/none"), Ok(None));
-        assert_eq!(files.file(b"/etc"), Ok(None));
-        assert_eq!(files.file(b"/etc/long"), Ok(None));
-        assert_eq!(files.file(b"/etc/here/x"), Err(Errno(libc::ENOTDIR)));
-        assert_eq!(files.file(b"/sys/devices/d/looping"), Err(Errno(libc::ELOOP)));
+        // With a list of mounts, and without.
+        for roots in [Roots { proc: Roots::default().proc, ..tree.roots() }, tree.roots()] {
+            let mut files = Files::new(&roots);
+            let mut content = |path: &[u8]| match files.file(path) {
+                Found::Here(content) => content,
+                Found::At(place) => import(&place),
+            };
+            assert_eq!(content(b"/etc/here"), Ok(Some("x".into())));
+            assert_eq!(content(b"/etc/none"), Ok(None));
+            assert_eq!(content(b"/etc"), Ok(None));
+            assert_eq!(content(b"/etc/long"), Ok(None));
+            assert_eq!(content(b"/etc/here/x"), Err(Errno(libc::ENOTDIR)));
+            assert_eq!(content(b"/sys/devices/d/looping"), Err(Errno(libc::ELOOP)));
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! an absolute path.
 
 pub mod accounts;
+pub mod at_once;
 pub mod atomic;
 pub mod cgroup;
 pub mod claims_dir;

@@ -98,6 +98,15 @@ impl Sysfs {
         Ok(value)
     }
 
+    /// Whether an entry of a device (at a devpath free of symlinks) lies in sysfs for certain: a name with
+    /// `..` may lead anywhere.
+    pub fn is_inside(devpath: &[u8], name: &[u8]) -> bool {
+        let mut names = name.split(|&b| b == b'/').filter(|part| !matches!(*part, b"" | b".")).peekable();
+        let up = std::iter::from_fn(|| names.next_if_eq(&&b".."[..])).count();
+        up < devpath.split(|&b| b == b'/').filter(|part| !part.is_empty()).count()
+            && names.all(|part| part != b"..")
+    }
+
     /// Target of a symlink in the device's directory, as it is written there.
     pub fn read_link(&self, devpath: &[u8], name: &[u8]) -> Option<BString> {
         read_link(&self.path_of(devpath, name))
@@ -696,6 +705,25 @@ mod tests {
         assert_eq!(sysfs.device_of_node(Path::new("/dev/null")).unwrap(), "/devices/virtual/mem/null");
         assert_eq!(sysfs.device_of_node(Path::new("/dev")), None);
         assert_eq!(sysfs.device_of_node(Path::new("/dev/none-such")), None);
+    }
+
+    #[test]
+    fn a_name_with_dots_lies_in_sysfs_as_long_as_it_only_goes_up_to_a_device() {
+        for (name, inside) in [
+            ("size", true),
+            ("", true),
+            ("a/b", true),
+            ("a..b", true),
+            ("../idVendor", true),
+            ("./../x/y", true),
+            ("../..", true),
+            ("../../../x", false),
+            ("../../../../etc/passwd", false),
+            ("device/../x", false),
+            ("../x/..", false),
+        ] {
+            assert_eq!(Sysfs::is_inside(b"/devices/a/b", name.as_bytes()), inside, "{name}");
+        }
     }
 
     #[test]
