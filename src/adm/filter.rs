@@ -5,6 +5,7 @@ use super::{Stop, bytes_value};
 use crate::model::command_line::LongNames;
 use crate::rules::glob::Glob;
 use crate::world::enumerate::{Enumerator, Filter, Found, Kind};
+use crate::world::filter::AttrMatch;
 use bstr::{BString, ByteSlice};
 use lexopt::Parser;
 
@@ -96,13 +97,13 @@ impl Match {
         match self {
             Match::Subsystem => filter.subsystems.push(glob(&bytes_value(parser)?)),
             Match::NotSubsystem => filter.not_subsystems.push(glob(&bytes_value(parser)?)),
-            Match::Attr => filter.attrs.push(attribute(&bytes_value(parser)?)),
-            Match::NotAttr => filter.not_attrs.push(attribute(&bytes_value(parser)?)),
-            Match::Property => filter.properties.push(property(&bytes_value(parser)?)),
-            Match::Tag => filter.tags.push(bytes_value(parser)?),
+            Match::Attr => add_attribute(&mut filter.attrs, &bytes_value(parser)?),
+            Match::NotAttr => add_attribute(&mut filter.not_attrs, &bytes_value(parser)?),
+            Match::Property => filter.properties.push(property(&bytes_value(parser)?)?),
+            Match::Tag => filter.tags.push(tag(bytes_value(parser)?)?),
             Match::Sysname => filter.sysnames.push(glob(&bytes_value(parser)?)),
-            Match::Name => filter.parents.push(devices.find_node(&bytes_value(parser)?)?.devpath),
-            Match::Parent => filter.parents.push(devices.find_with_devpath(&bytes_value(parser)?)?.devpath),
+            Match::Name => filter.parents.push(devices.find_below_dev(&bytes_value(parser)?)?),
+            Match::Parent => filter.parents.push(devices.find_below_sys(&bytes_value(parser)?)?),
             Match::Initialized => filter.initialized = Some(true),
             Match::NotInitialized => filter.initialized = Some(false),
         }
@@ -110,13 +111,9 @@ impl Match {
     }
 }
 
-/// The devices that the filter wants, in order. What has no subsystem (`/devices/pci0000:00`) is no device
-/// of the driver model: no uevent can be had of it, and udevadm leaves it out.
+/// The devices that the filter wants, in order.
 pub fn enumerate(devices: &Devices, kind: Kind, filter: &Filter, prioritized: &[BString]) -> Vec<Found> {
-    let enumerator = Enumerator::new(&devices.sysfs, &devices.roots.run);
-    let mut found = enumerator.enumerate(kind, filter, prioritized);
-    found.retain(|device| !device.subsystem.is_empty());
-    found
+    Enumerator::new(&devices.sysfs, &devices.roots.run).enumerate(kind, filter, prioritized)
 }
 
 fn glob(pattern: &[u8]) -> Glob {
@@ -124,15 +121,25 @@ fn glob(pattern: &[u8]) -> Glob {
 }
 
 /// `FILE` or `FILE=VALUE`.
-fn attribute(text: &[u8]) -> (BString, Option<Glob>) {
+fn add_attribute(list: &mut Vec<AttrMatch>, text: &[u8]) {
     match text.split_once_str("=") {
-        Some((name, value)) => (name.into(), Some(glob(value))),
-        None => (text.into(), None),
+        Some((name, value)) => AttrMatch::add(list, name, Some(glob(value))),
+        None => AttrMatch::add(list, text, None),
     }
 }
 
-/// `KEY=VALUE`; `KEY` alone wants any value.
-fn property(text: &[u8]) -> (Glob, Glob) {
-    let (name, value) = text.split_once_str("=").unwrap_or((text, b"*"));
-    (glob(name), glob(value))
+/// `KEY=VALUE`; the value may contain a `=`.
+fn property(text: &[u8]) -> Result<(Glob, Glob), Stop> {
+    match text.split_once_str("=") {
+        Some((name, value)) => Ok((glob(name), glob(value))),
+        None => Err(Stop::Failed(format!("{:?} is no KEY=VALUE", text.as_bstr()))),
+    }
+}
+
+/// A tag is the name of a folder.
+fn tag(tag: BString) -> Result<BString, Stop> {
+    match tag.as_slice() {
+        b"" | b"." | b".." => Err(Stop::Failed(format!("{tag:?} is no tag"))),
+        _ => Ok(tag),
+    }
 }

@@ -24,6 +24,8 @@ use crate::world::config::parse_time_span;
 use crate::world::{Roots, logger};
 use bstr::BString;
 use lexopt::{Arg, Parser};
+use serde_json::Serializer;
+use serde_json::ser::{Formatter, PrettyFormatter};
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -233,6 +235,17 @@ fn action_value(parser: &mut Parser, out: Out) -> Result<Option<Action>, Stop> {
     Action::parse(text.as_bytes()).map(Some).ok_or_else(|| Stop::Failed(format!("Unknown action '{text}'")))
 }
 
+/// The value of `--json`, which may be `off`; None if it was `help` and the list is printed.
+fn json_value(parser: &mut Parser, out: Out) -> Result<Option<Option<Json>>, Stop> {
+    match &*text_value(parser)? {
+        "help" => {
+            out.write_all(b"pretty\nshort\noff\n")?;
+            Ok(None)
+        }
+        text => Json::parse(text).map(Some),
+    }
+}
+
 /// Subcommands that speak with the system do nothing in a chroot, where the daemon outside would be
 /// meant by nobody (interop.md 5.1).
 fn ignored_in_chroot(verb: &str, roots: &Roots) -> bool {
@@ -263,12 +276,61 @@ impl Json {
 
     /// One value and the end of its line.
     fn write(self, out: Out, value: &impl serde::Serialize) -> Result<(), Stop> {
-        let text = match self {
-            Json::Short => serde_json::to_vec(value),
-            Json::Pretty => serde_json::to_vec_pretty(value),
-        };
-        out.write_all(&text.map_err(Stop::failed)?)?;
-        Ok(out.write_all(b"\n")?)
+        let mut text = Vec::new();
+        match self {
+            Json::Short => value.serialize(&mut Serializer::new(&mut text)),
+            Json::Pretty => value.serialize(&mut Serializer::with_formatter(&mut text, Tabs::new())),
+        }
+        .map_err(Stop::failed)?;
+        text.push(b'\n');
+        Ok(out.write_all(&text)?)
+    }
+}
+
+/// JSON with lines and tabs, and spaces around colons, as udevadm writes it.
+struct Tabs(PrettyFormatter<'static>);
+
+impl Tabs {
+    fn new() -> Tabs {
+        Tabs(PrettyFormatter::with_indent(b"\t"))
+    }
+}
+
+impl Formatter for Tabs {
+    fn begin_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.begin_array(out)
+    }
+
+    fn end_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_array(out)
+    }
+
+    fn begin_array_value<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
+        self.0.begin_array_value(out, first)
+    }
+
+    fn end_array_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_array_value(out)
+    }
+
+    fn begin_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.begin_object(out)
+    }
+
+    fn end_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_object(out)
+    }
+
+    fn begin_object_key<W: ?Sized + Write>(&mut self, out: &mut W, first: bool) -> io::Result<()> {
+        self.0.begin_object_key(out, first)
+    }
+
+    fn begin_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        out.write_all(b" : ")
+    }
+
+    fn end_object_value<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.0.end_object_value(out)
     }
 }
 

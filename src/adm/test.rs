@@ -104,8 +104,8 @@ pub fn run(parser: &mut Parser, roots: &Roots, out: Out) -> Outcome {
         log::set_max_level(log::LevelFilter::Debug);
     }
     let devices = Devices::new(roots);
-    let found = devices.find_with_devpath(&device.into_vec())?;
-    let event = event_of(&devices, &found, options.action);
+    let found = devices.find_below_sys(&device.into_vec())?;
+    let event = event_of(&devices, found.as_ref(), options.action);
     let outcome = Trial::new(&devices)?.run_rules(event, &options.extra, options.resolve_names)?;
     if let Some(errno) = outcome.failure {
         log::error!("The rules failed: {errno}");
@@ -129,7 +129,7 @@ pub fn run_builtin(parser: &mut Parser, roots: &Roots, out: Out) -> Outcome {
         return Err(Stop::Failed(format!("the builtin {} is not written yet", builtin.as_str())));
     }
     let devices = Devices::new(roots);
-    let event = event_of(&devices, &devices.find_with_devpath(&device)?, options.action);
+    let event = event_of(&devices, devices.find_below_sys(&device)?.as_ref(), options.action);
     let answer = Trial::new(&devices)?.answer(&event, &Ask::Builtin { builtin, command })?;
     let Answer::Builtin(result) = answer else { return Err(Stop::failed("the builtin gave no result")) };
     result.messages.iter().for_each(|message| log::warn!("{message}"));

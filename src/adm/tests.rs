@@ -84,7 +84,7 @@ fn json_is_short_or_pretty() {
         Json::parse(text).unwrap().unwrap().write(&mut out, &[1, 2]).unwrap();
         String::from_utf8(out).unwrap()
     };
-    assert_eq!((&*write("short"), &*write("pretty")), ("[1,2]\n", "[\n  1,\n  2\n]\n"));
+    assert_eq!((&*write("short"), &*write("pretty")), ("[1,2]\n", "[\n\t1,\n\t2\n]\n"));
     assert_eq!(Json::parse("off"), Ok(None));
     assert!(Json::parse("yes").is_err());
 }

@@ -5,7 +5,7 @@
 //! with udevadm. All waiting is done on the spot.
 
 use super::Stop;
-use super::view::{Devices, Found};
+use super::view::Devices;
 use crate::builtin::Builtins;
 use crate::builtin::naming_scheme::Flag;
 use crate::daemon::children::{self, Budget, Children, Purpose, Wanted, run_to_end};
@@ -27,6 +27,7 @@ use crate::world::config::{self, Overrides, Settings};
 use crate::world::constants::Constants;
 use crate::world::files::Files;
 use crate::world::rule_files::RuleFiles;
+use bstr::BStr;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -165,12 +166,12 @@ fn perform_dry(operation: &Operation) -> HelperReply {
 }
 
 /// The event that the rules are to see: the device as sysfs and record describe it now.
-pub fn event_of(devices: &Devices, found: &Found, action: Action) -> Event {
-    let mut properties = devices.sysfs.properties(&found.devpath);
+pub fn event_of(devices: &Devices, devpath: &BStr, action: Action) -> Event {
+    let mut properties = devices.sysfs.properties(devpath);
     properties.set("ACTION", action.as_str());
-    let subsystem = devices.sysfs.subsystem(&found.devpath).unwrap_or_default();
+    let subsystem = devices.sysfs.subsystem(devpath).unwrap_or_default();
     // No kernel message: there is no sequence number.
-    let uevent = Uevent { action, seqnum: SeqNum(0), devpath: found.devpath.clone(), subsystem, properties };
+    let uevent = Uevent { action, seqnum: SeqNum(0), devpath: devpath.into(), subsystem, properties };
     let mut event = Event::new(uevent);
     if let Some(record) = devices.record(&event.device) {
         event.know_old(Arc::new(record));

@@ -133,7 +133,7 @@ fn parse(parser: &mut Parser, devices: &Devices, out: Out) -> Result<Option<Opti
             }
             Arg::Long("uuid") => options.uuid = true,
             Arg::Value(device) => {
-                options.filter.parents.push(devices.find(&device.into_vec())?.devpath);
+                options.filter.parents.push(devices.find(&device.into_vec())?);
             }
             other => return Err(other_option(other)),
         }

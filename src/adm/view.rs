@@ -1,13 +1,13 @@
-//! Devices as the tool sees them: found by what the user wrote, described by sysfs and record.
+//! Devices as the tool finds them, by what the user wrote (interop.md 5.1).
 
 use super::Stop;
-use crate::model::event::{OrderedSet, render_tags};
 use crate::model::record::Record;
-use crate::model::{Device, DeviceId, Properties};
+use crate::model::{DevNum, Device, DeviceId};
 use crate::world::database::Records;
+use crate::world::described::Described;
 use crate::world::sysfs::is_syspath;
 use crate::world::{Roots, Sysfs};
-use bstr::{BStr, BString, ByteSlice};
+use bstr::{BString, ByteSlice};
 use std::os::unix::ffi::OsStrExt;
 
 /// Everything that devices are looked up in.
@@ -19,29 +19,12 @@ pub struct Devices<'a> {
     records: Option<Records>,
 }
 
-/// Whether a device was reached by its number (its `uevent` file was read first) or by its path; it
-/// decides the order of the properties that libudev's clients know.
+/// Where a path that is not absolute begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    Number,
-    Path,
-}
-
-/// A device that exists.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
-    pub devpath: BString,
-    pub way: Way,
-}
-
-/// A device with all that is known of it.
-#[derive(Debug)]
-pub struct View {
-    pub device: Device,
-    /// None: not initialized.
-    pub record: Option<Record>,
-    /// In the order in which they are shown.
-    pub properties: Properties,
+enum Base {
+    WorkingFolder,
+    Dev,
+    Sys,
 }
 
 impl<'a> Devices<'a> {
@@ -50,76 +33,88 @@ impl<'a> Devices<'a> {
         Devices { roots, sysfs: Sysfs::new(roots), records: Records::open(&roots.run).ok() }
     }
 
-    /// The device of an argument: a path in `/dev` or `/sys`, a device id, the name of a unit
-    /// (interop.md 5.1).
-    pub fn find(&self, text: &[u8]) -> Result<Found, Stop> {
-        let (found, is_form) = match text {
-            [b'/', ..] => (self.find_path(text), true),
-            _ if text.ends_with(b".device") => (self.find_path(&unit_path(text)), true),
-            _ => {
-                let id = DeviceId::parse(text);
-                (id.as_ref().and_then(|id| self.find_id(id)), id.is_some())
-            }
-        };
-        let text = text.as_bstr();
-        match (found, is_form) {
-            (Some(found), _) => Ok(found),
-            (None, true) => Err(unknown(text)),
-            (None, false) => Err(Stop::Failed(format!(
-                "Bad argument \"{text}\", expected an absolute path in /dev/ or /sys/, a device id or a unit name"
-            ))),
+    /// The devpath of a word of the command line: a device id, the name of a unit, a path that leads to
+    /// `/dev` or `/sys`.
+    pub fn find(&self, text: &[u8]) -> Result<BString, Stop> {
+        self.find_from(Base::WorkingFolder, text)
+    }
+
+    /// The same; a path may also lack the `/sys` in front.
+    pub fn find_below_sys(&self, text: &[u8]) -> Result<BString, Stop> {
+        self.find_from(Base::Sys, text)
+    }
+
+    /// The same; a path may also lack the `/dev/` in front.
+    pub fn find_below_dev(&self, text: &[u8]) -> Result<BString, Stop> {
+        self.find_from(Base::Dev, text)
+    }
+
+    /// The device of a node or symlink by its name, with or without `/dev/`; nothing else.
+    pub fn find_node(&self, name: &[u8]) -> Result<BString, Stop> {
+        let path = prefixed(b"/dev/", name);
+        self.find_path(&path).ok_or_else(|| unknown(name, &[path]))
+    }
+
+    /// The device at a path with or without `/sys/` in front; nothing else.
+    pub fn find_syspath(&self, path: &[u8]) -> Result<BString, Stop> {
+        let path = prefixed(b"/sys/", path);
+        self.at_syspath(&path).ok_or_else(|| unknown(&path, &[]))
+    }
+
+    fn find_from(&self, base: Base, text: &[u8]) -> Result<BString, Stop> {
+        let id = DeviceId::parse(text);
+        if let Some(devpath) = id.as_ref().and_then(|id| self.find_id(id)) {
+            return Ok(devpath);
         }
+        let working_folder = std::env::current_dir().unwrap_or_default();
+        let places = places(base, text, working_folder.as_os_str().as_bytes());
+        if let Some(devpath) = places.iter().find_map(|place| self.find_path(place)) {
+            return Ok(devpath);
+        }
+        let is_some_form = id.is_some() || text.contains(&b'/') || text.ends_with(b".device");
+        if is_some_form { Err(unknown(text, &places)) } else { Err(bad(text, &places)) }
     }
 
-    /// Like [`find`](Self::find), and a devpath is taken too.
-    pub fn find_with_devpath(&self, text: &[u8]) -> Result<Found, Stop> {
-        let is_devpath = text.starts_with(b"/") && !text.starts_with(b"/dev/") && !is_syspath(text);
-        if is_devpath { self.find_path_in_sys(text) } else { self.find(text) }
-    }
-
-    /// The device of a node by its name below `/dev` or its full path.
-    pub fn find_node(&self, name: &[u8]) -> Result<Found, Stop> {
-        let path = if name.starts_with(b"/") { name.into() } else { [b"/dev/", name].concat() };
-        self.find_path(&path).ok_or_else(|| unknown(path.as_bstr()))
-    }
-
-    /// A path in `/dev` or `/sys`; others are no devices.
-    fn find_path(&self, path: &[u8]) -> Option<Found> {
+    /// A path that leads to a device in `/dev` or `/sys`; others are none.
+    fn find_path(&self, path: &[u8]) -> Option<BString> {
         if is_syspath(path) {
-            return self.find_syspath(path);
+            return self.at_syspath(path);
+        }
+        if let Some(id) = id_of_numbered_node(path) {
+            return self.sysfs.device_of_id(&id);
         }
         let place = self.roots.locate(path);
-        match path.starts_with(b"/dev/").then(|| self.sysfs.device_of_node(&place)).flatten() {
-            Some(devpath) => Some(Found { devpath, way: Way::Number }),
-            // Perhaps a symlink from elsewhere, or the real place of a movable root.
-            None => std::fs::canonicalize(place)
-                .ok()
-                .filter(|real| self.sysfs.contains(real))
-                .and_then(|real| self.find_syspath(real.as_os_str().as_bytes())),
+        if path.starts_with(b"/dev/")
+            && let Some(devpath) = self.sysfs.device_of_node(&place)
+        {
+            return Some(devpath);
         }
+        // Perhaps a symlink from elsewhere, or the real place of a movable root.
+        let real = std::fs::canonicalize(place).ok()?;
+        if self.sysfs.contains(&real) {
+            return self.at_syspath(real.as_os_str().as_bytes());
+        }
+        let dev = std::fs::canonicalize(&self.roots.dev).ok()?;
+        real.starts_with(dev).then(|| self.sysfs.device_of_node(&real)).flatten()
     }
 
-    /// The device at a path with or without `/sys` in front.
-    pub fn find_path_in_sys(&self, path: &[u8]) -> Result<Found, Stop> {
-        self.find_syspath(path).ok_or_else(|| unknown(path.as_bstr()))
+    fn at_syspath(&self, path: &[u8]) -> Option<BString> {
+        Some(self.sysfs.device(path)?.devpath)
     }
 
-    fn find_syspath(&self, path: &[u8]) -> Option<Found> {
-        Some(Found { devpath: self.sysfs.device(path)?.devpath, way: Way::Path })
-    }
-
-    fn find_id(&self, id: &DeviceId) -> Option<Found> {
-        let way = if matches!(id, DeviceId::Named { .. }) { Way::Path } else { Way::Number };
-        Some(Found { devpath: self.sysfs.device_of_id(id)?, way })
+    /// Also a device that is called otherwise in `/run/udev`, since it has a number: `+net:lo`.
+    fn find_id(&self, id: &DeviceId) -> Option<BString> {
+        match id {
+            DeviceId::Named { subsystem, sysname } => self.sysfs.device_of(subsystem, sysname),
+            _ => self.sysfs.device_of_id(id),
+        }
     }
 
     /// Whether a device has a record: it is initialized.
     pub fn is_initialized(&self, devpath: &[u8]) -> bool {
-        let subsystem = self.sysfs.subsystem(devpath).unwrap_or_default();
-        let device = Device::new(devpath.into(), subsystem, &self.sysfs.uevent_properties(devpath));
         // The folder may be younger than we are.
-        let read = |id| Records::open(&self.roots.run).ok()?.read(&id).ok()?;
-        device.id().and_then(read).is_some()
+        let records = Records::open(&self.roots.run).ok();
+        Described::new(&self.sysfs, records.as_ref(), devpath).record.is_some()
     }
 
     /// The record of a device.
@@ -128,102 +123,106 @@ impl<'a> Devices<'a> {
     }
 
     /// Describes a device.
-    pub fn view(&self, found: &Found) -> View {
-        let uevent = self.sysfs.uevent_properties(&found.devpath);
-        let subsystem = self.sysfs.subsystem(&found.devpath).unwrap_or_default();
-        let mut device = Device::new(found.devpath.clone(), subsystem, &uevent);
-        device.driver = self.sysfs.driver(&found.devpath).or(device.driver);
-        let record = self.record(&device);
-        let mut properties = sysfs_properties(&device, &uevent, found.way);
-        if let Some(record) = &record {
-            add_record(&mut properties, record);
+    pub fn describe(&self, devpath: &[u8]) -> Described {
+        Described::new(&self.sysfs, self.records.as_ref(), devpath)
+    }
+}
+
+/// The paths that a word may stand for, in the order in which they are tried.
+fn places(base: Base, text: &[u8], working_folder: &[u8]) -> Vec<BString> {
+    if text.is_empty() {
+        return Vec::new();
+    }
+    let mut places = Vec::new();
+    if !text.contains(&b'/') {
+        places.extend(unit_path(text));
+    }
+    let is_below_sys = |path: &[u8]| is_syspath(path) || path.starts_with(b"/dev/");
+    match base {
+        Base::Sys if !is_below_sys(text) => places.push(joined(b"/sys", text)),
+        Base::Dev if !text.starts_with(b"/") => places.push(joined(b"/dev", text)),
+        Base::WorkingFolder if !text.starts_with(b"/") => places.push(joined(working_folder, text)),
+        _ => {}
+    }
+    if text.starts_with(b"/") {
+        // More than one slash at the beginning is one.
+        places.push(joined(b"", text));
+    }
+    places
+}
+
+/// Two parts of a path with one slash between them.
+fn joined(folder: &[u8], path: &[u8]) -> BString {
+    let (folder, path) = (folder.trim_end_with(|c| c == '/'), path.trim_start_with(|c| c == '/'));
+    [folder, b"/", path].concat().into()
+}
+
+/// The path, with `prefix` in front unless it is there.
+fn prefixed(prefix: &[u8], path: &[u8]) -> BString {
+    if path.starts_with(prefix) { path.into() } else { joined(prefix, path) }
+}
+
+/// The device that `/dev/block/8:0` or `/dev/char/1:3` means, whether there is such a symlink or not.
+fn id_of_numbered_node(path: &[u8]) -> Option<DeviceId> {
+    if let Some(number) = path.strip_prefix(b"/dev/block/") {
+        return DevNum::parse(number).map(DeviceId::Block);
+    }
+    DevNum::parse(path.strip_prefix(b"/dev/char/")?).map(DeviceId::Char)
+}
+
+fn unknown(text: &[u8], tried: &[BString]) -> Stop {
+    Stop::Failed(format!("Unknown device \"{}\": No such device{}", text.as_bstr(), tried_text(text, tried)))
+}
+
+fn bad(text: &[u8], tried: &[BString]) -> Stop {
+    Stop::Failed(format!(
+        "Bad argument \"{}\", expected an absolute path in /dev/ or /sys/, a device id or a unit name{}",
+        text.as_bstr(),
+        tried_text(text, tried)
+    ))
+}
+
+/// Where the device was looked for, if that is not what was written.
+fn tried_text(text: &[u8], tried: &[BString]) -> String {
+    match tried {
+        [] => String::new(),
+        [only] if only == text => String::new(),
+        _ => format!(" (tried {})", bstr::join(", ", tried).as_bstr()),
+    }
+}
+
+/// The path that a unit name stands for (systemd-escape(1)): `-` is `/`, `\xNN` is a byte. None for a name
+/// that no path is escaped to: a part of it is empty, `.` or `..`.
+fn unit_path(unit: &[u8]) -> Option<BString> {
+    let mut path = BString::default();
+    for part in unit.strip_suffix(b".device")?.split(|&byte| byte == b'-') {
+        let part = unescape(part);
+        if matches!(part.as_slice(), b"" | b"." | b"..") {
+            return None;
         }
-        View { device, record, properties }
+        path.extend_from_slice(b"/");
+        path.extend_from_slice(&part);
     }
+    Some(path)
 }
 
-impl View {
-    /// Symlinks relative to `/dev`.
-    pub fn links(&self) -> impl Iterator<Item = &BStr> {
-        self.record.iter().flat_map(|r| r.links.iter())
-    }
-
-    /// Node relative to `/dev`.
-    pub fn node(&self) -> Option<&BStr> {
-        let node = self.device.devnode.as_ref()?;
-        Some(node.strip_prefix(b"/dev/").unwrap_or(node).as_bstr())
-    }
-}
-
-fn unknown(text: &BStr) -> Stop {
-    Stop::Failed(format!("Unknown device \"{text}\": No such device"))
-}
-
-/// The path that a unit name stands for (systemd-escape(1)): `-` is `/`, `\xNN` is a byte.
-fn unit_path(unit: &[u8]) -> Vec<u8> {
-    let mut rest = unit.strip_suffix(b".device").unwrap_or(unit);
-    let mut path = vec![b'/'];
+fn unescape(text: &[u8]) -> Vec<u8> {
+    let mut rest = text;
+    let mut plain = Vec::with_capacity(text.len());
     while let Some((&byte, tail)) = rest.split_first() {
-        let escaped =
-            tail.strip_prefix(b"x").and_then(|t| t.get(..2)).and_then(|digits| digits.to_str().ok());
-        match (byte, escaped.and_then(|digits| u8::from_str_radix(digits, 16).ok())) {
-            (b'\\', Some(decoded)) => {
-                path.push(decoded);
+        let digits = tail.strip_prefix(b"x").and_then(|t| t.get(..2)).and_then(|digits| digits.to_str().ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(decoded) if byte == b'\\' => {
+                plain.push(decoded);
                 rest = &tail[3..];
-                continue;
             }
-            (b'-', _) => path.push(b'/'),
-            _ => path.push(byte),
-        }
-        rest = tail;
-    }
-    path
-}
-
-/// What sysfs says, in the order of libudev: the number behind the rest of the `uevent` file, and
-/// the subsystem first where the device was reached by its path.
-fn sysfs_properties(device: &Device, uevent: &Properties, way: Way) -> Properties {
-    let is_number = |name: &BStr| *name == "MAJOR" || *name == "MINOR";
-    let mut properties = Properties::new();
-    properties.set("DEVPATH", device.devpath.clone());
-    let set_subsystem = |properties: &mut Properties| {
-        if !device.subsystem.is_empty() {
-            properties.set("SUBSYSTEM", device.subsystem.clone());
-        }
-    };
-    if way == Way::Path {
-        set_subsystem(&mut properties);
-    }
-    for numbers in [false, true] {
-        for property in uevent.iter().filter(|p| is_number(p.name) == numbers) {
-            properties.set(property.name, property.value);
+            _ => {
+                plain.push(byte);
+                rest = tail;
+            }
         }
     }
-    if let Some(driver) = &device.driver {
-        properties.set("DRIVER", driver.clone());
-    }
-    set_subsystem(&mut properties);
-    properties
-}
-
-fn add_record(properties: &mut Properties, record: &Record) {
-    if let Some(usec) = record.usec_initialized {
-        properties.set("USEC_INITIALIZED", usec.to_string());
-    }
-    for property in record.properties.iter() {
-        properties.set(property.name, property.value);
-    }
-    if !record.links.is_empty() {
-        let links: Vec<_> = record.links.iter().map(|l| [b"/dev/", l.as_bytes()].concat()).collect();
-        properties.set("DEVLINKS", bstr::join(" ", links));
-    }
-    let mut set_tags = |name: &str, tags: &OrderedSet| {
-        if let Some(text) = render_tags(tags) {
-            properties.set(name, text);
-        }
-    };
-    set_tags("TAGS", &record.tags);
-    set_tags("CURRENT_TAGS", &record.current_tags);
+    plain
 }
 
 #[cfg(test)]
@@ -233,14 +232,60 @@ mod tests {
     #[test]
     fn names_of_units_are_paths() {
         for (unit, path) in [
-            ("dev-sda.device", "/dev/sda"),
-            ("dev-disk-by\\x2did-x\\x2e.device", "/dev/disk/by-id/x."),
-            ("sys-a\\xZZ-b.device", "/sys/a\\xZZ/b"),
-            ("a\\x2.device", "/a\\x2"),
-            ("a\\.device", "/a\\"),
-            (".device", "/"),
+            ("dev-sda.device", Some("/dev/sda")),
+            ("dev-disk-by\\x2did-x\\x2e.device", Some("/dev/disk/by-id/x.")),
+            ("sys-a\\xZZ-b.device", Some("/sys/a\\xZZ/b")),
+            ("a\\x2.device", Some("/a\\x2")),
+            ("a\\.device", Some("/a\\")),
+            ("a.device", Some("/a")),
+            (".device", None),
+            ("-.device", None),
+            ("-dev-null.device", None),
+            ("dev--null.device", None),
+            ("dev-null-.device", None),
+            ("dev-x-..-null.device", None),
+            ("dev-null.mount", None),
         ] {
-            assert_eq!(unit_path(unit.as_bytes()).as_bstr(), path, "{unit}");
+            assert_eq!(unit_path(unit.as_bytes()), path.map(BString::from), "{unit}");
+        }
+    }
+
+    #[test]
+    fn a_word_stands_for_some_paths_and_no_others() {
+        for (base, text, expected) in [
+            (Base::WorkingFolder, "null", &["/cwd/null"][..]),
+            (Base::WorkingFolder, "./net/lo", &["/cwd/./net/lo"]),
+            (Base::WorkingFolder, "/dev/null", &["/dev/null"]),
+            (Base::WorkingFolder, "//dev/null", &["/dev/null"]),
+            (Base::WorkingFolder, "dev-null.device", &["/dev/null", "/cwd/dev-null.device"]),
+            (Base::WorkingFolder, "x/dev-null.device", &["/cwd/x/dev-null.device"]),
+            (Base::Sys, "class/net/lo", &["/sys/class/net/lo"]),
+            (Base::Sys, "/class/net/lo", &["/sys/class/net/lo", "/class/net/lo"]),
+            (Base::Sys, "/sys/class/net/lo", &["/sys/class/net/lo"]),
+            (Base::Sys, "/dev/null", &["/dev/null"]),
+            (Base::Sys, "dev-null.device", &["/dev/null", "/sys/dev-null.device"]),
+            (Base::Dev, "null", &["/dev/null"]),
+            (Base::Dev, "block/7:0", &["/dev/block/7:0"]),
+            (Base::Dev, "/run/x", &["/run/x"]),
+            (Base::Dev, "", &[]),
+        ] {
+            assert_eq!(places(base, text.as_bytes(), b"/cwd"), expected, "{base:?} {text}");
+        }
+        assert_eq!(places(Base::WorkingFolder, b"sys/block", b"/"), ["/sys/block"]);
+    }
+
+    #[test]
+    fn folders_of_numbers_are_known_without_their_symlinks() {
+        for (path, id) in [
+            ("/dev/block/7:0", Some("b7:0")),
+            ("/dev/char/1:3", Some("c1:3")),
+            ("/dev/char/1:3/", None),
+            ("/dev/block/7:", None),
+            ("/dev/block/", None),
+            ("/dev/blocks/7:0", None),
+        ] {
+            let found = id_of_numbered_node(path.as_bytes()).map(|id| id.render().to_string());
+            assert_eq!(found.as_deref(), id, "{path}");
         }
     }
 }

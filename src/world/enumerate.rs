@@ -2,14 +2,16 @@
 //!
 //! What must stay true: a device that vanishes on the way is left out silently; a parent comes before
 //! its children, a disk before its partitions; what the scan need not look at, it does not (a class
-//! that the filter excludes is not even listed).
+//! that the filter excludes is not even listed); what a filter asks of a device is what `info` prints of it
+//! ([`Described`]).
 
 use super::Sysfs;
 use super::database::Records;
-use crate::model::device::sysname;
+use super::described::Described;
+use super::filter::Facts;
+pub use super::filter::Filter;
 use crate::model::{DeviceId, Properties};
 use crate::rules::ask::Attr;
-use crate::rules::glob::Glob;
 use bstr::{BStr, BString, ByteSlice};
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
@@ -25,81 +27,9 @@ const DEPTH_MAX: usize = 64;
 pub enum Kind {
     #[default]
     Devices,
-    /// Modules, buses and drivers.
+    /// Modules, buses and drivers. Not all modules have a `uevent` file; they are listed all the same.
     Subsystems,
     All,
-}
-
-/// Which devices are wanted. Entries of one list are alternatives, except those of `attrs` and
-/// `tags`, which must all hold; an empty list wants everything. Between lists all must hold.
-#[derive(Clone, Debug, Default)]
-pub struct Filter {
-    pub subsystems: Vec<Glob>,
-    pub not_subsystems: Vec<Glob>,
-    /// Attribute and, if one is asked for, the pattern of its value.
-    pub attrs: Vec<(BString, Option<Glob>)>,
-    /// None of these may hold.
-    pub not_attrs: Vec<(BString, Option<Glob>)>,
-    /// Patterns of name and value of a property.
-    pub properties: Vec<(Glob, Glob)>,
-    /// Names, not patterns: they are looked up in the tag index.
-    pub tags: Vec<BString>,
-    pub sysnames: Vec<Glob>,
-    /// Devpaths: these devices and everything below them.
-    pub parents: Vec<BString>,
-    /// Whether there must be a record, or must be none.
-    pub initialized: Option<bool>,
-    /// The devices above the wanted ones too, whatever the filter says of them.
-    pub include_parents: bool,
-}
-
-/// What a filter may ask of a device; asked for only as far as needed.
-pub trait Facts {
-    fn devpath(&self) -> &BStr;
-    /// Empty if it has none.
-    fn subsystem(&self) -> &BStr;
-    fn attr(&self, name: &BStr) -> Option<BString>;
-    fn has_record(&self) -> bool;
-    /// uevent file and record together.
-    fn properties(&self) -> &Properties;
-}
-
-fn any(patterns: &[Glob], text: &[u8]) -> bool {
-    patterns.iter().any(|pattern| pattern.matches(text))
-}
-
-impl Filter {
-    /// Whether devices of this subsystem may be wanted.
-    pub fn wants_subsystem(&self, subsystem: &[u8]) -> bool {
-        (self.subsystems.is_empty() || any(&self.subsystems, subsystem))
-            && !any(&self.not_subsystems, subsystem)
-    }
-
-    /// Whether this device is wanted; tags apart, which the index has answered already.
-    pub fn matches(&self, device: &impl Facts) -> bool {
-        let attr = |(name, pattern): &(BString, Option<Glob>)| {
-            let value = device.attr(name.as_ref());
-            value.is_some_and(|value| pattern.as_ref().is_none_or(|pattern| pattern.matches(&value)))
-        };
-        self.wants_subsystem(device.subsystem())
-            && (self.sysnames.is_empty() || any(&self.sysnames, &sysname(device.devpath())))
-            && (self.parents.is_empty() || self.parents.iter().any(|p| is_at_or_below(device.devpath(), p)))
-            && self.attrs.iter().all(attr)
-            && !self.not_attrs.iter().any(attr)
-            && self.initialized.is_none_or(|wanted| device.has_record() == wanted)
-            && (self.properties.is_empty() || self.has_property(device.properties()))
-    }
-
-    fn has_property(&self, properties: &Properties) -> bool {
-        let wanted = |name: &BStr, value: &BStr| {
-            self.properties.iter().any(|(n, v)| n.matches(name) && v.matches(value))
-        };
-        properties.iter().any(|p| wanted(p.name, p.value))
-    }
-}
-
-fn is_at_or_below(devpath: &[u8], parent: &[u8]) -> bool {
-    devpath.strip_prefix(parent).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
 }
 
 /// A device that was found.
@@ -129,44 +59,58 @@ impl<'a> Enumerator<'a> {
     /// All devices that the filter wants, in the order in which they are to be handled: those of the
     /// `prioritized` subsystems with their parents first.
     pub fn enumerate(&self, kind: Kind, filter: &Filter, prioritized: &[BString]) -> Vec<Found> {
+        // By a tag or a parent, devices of any kind are found; but who asks for subsystems gets only those.
+        let by_lists = kind == Kind::Subsystems || filter.tags.is_empty() && filter.parents.is_empty();
         let mut candidates = Candidates::default();
-        match (&filter.tags[..], &filter.parents[..]) {
-            ([_, ..], _) => self.scan_tags(&filter.tags, &mut candidates),
-            (_, [_, ..]) => {
-                filter.parents.iter().for_each(|parent| self.crawl(parent.as_ref(), 0, &mut candidates))
-            }
-            _ => candidates = Scan::new(kind).run(self.sysfs, filter),
+        if by_lists {
+            candidates = Scan::lists(kind).run(self.sysfs, filter);
+        } else if filter.tags.is_empty() {
+            filter.parents.iter().for_each(|parent| self.crawl(parent.as_ref(), 0, &mut candidates));
+        } else {
+            self.scan_tags(&filter.tags, &mut candidates);
         }
         let mut found = Vec::new();
         for (devpath, subsystem) in candidates.found {
             let device = Candidate::new(self, devpath, subsystem);
-            if filter.matches(&device) {
+            if filter.matches(&device) && (!by_lists || self.has_tag(&device, &filter.tags)) {
                 found.push(Found { devpath: device.devpath, subsystem: device.subsystem });
             }
         }
-        if filter.include_parents {
-            self.add_parents(&mut found);
+        if by_lists {
+            self.add_parents(&mut found, filter);
         }
         order(&mut found, prioritized);
         found
     }
 
-    /// The devices that have all these tags.
+    fn tag_folder(&self, tag: &BString) -> PathBuf {
+        self.tags.join(OsStr::from_bytes(tag))
+    }
+
+    /// The devices that have one of these tags.
     fn scan_tags(&self, tags: &[BString], candidates: &mut Candidates) {
-        let Some((first, others)) = tags.split_first() else { return };
-        let folder = |tag: &BString| self.tags.join(OsStr::from_bytes(tag));
-        for name in super::sysfs::list(&folder(first)) {
-            let has = |tag| folder(tag).join(OsStr::from_bytes(&name)).symlink_metadata().is_ok();
-            let Some(id) = DeviceId::parse(&name).filter(|_| others.iter().all(has)) else { continue };
-            if let Some(devpath) = self.sysfs.device_of_id(&id) {
-                candidates.add(devpath, None);
+        for tag in tags {
+            for id in super::sysfs::list(&self.tag_folder(tag)).iter().filter_map(|n| DeviceId::parse(n)) {
+                if let Some(devpath) = self.sysfs.device_of_id(&id) {
+                    candidates.add(devpath, None);
+                }
             }
         }
     }
 
-    /// A device and all below it: every directory that has a `uevent` file.
+    /// Whether the device has one of these tags, if there are any.
+    fn has_tag(&self, device: &Candidate, tags: &[BString]) -> bool {
+        if tags.is_empty() {
+            return true;
+        }
+        let Some(id) = device.described().device.id().map(|id| id.render()) else { return false };
+        let name = OsStr::from_bytes(&id);
+        tags.iter().any(|tag| self.tag_folder(tag).join(name).symlink_metadata().is_ok())
+    }
+
+    /// A device and all below it: every directory that is one.
     fn crawl(&self, devpath: &BStr, depth: usize, candidates: &mut Candidates) {
-        if self.sysfs.exists(devpath, b"uevent") {
+        if self.sysfs.is_device(devpath) {
             candidates.add(devpath.to_owned(), None);
         }
         let Ok(entries) = std::fs::read_dir(self.sysfs.path(devpath)) else { return };
@@ -179,12 +123,19 @@ impl<'a> Enumerator<'a> {
         }
     }
 
-    fn add_parents(&self, found: &mut Vec<Found>) {
+    /// The devices above what was found that match too, or all of them: hosts, the `drivers` of a bus and
+    /// the like are in no list.
+    fn add_parents(&self, found: &mut Vec<Found>, filter: &Filter) {
         let mut known: HashSet<BString> = found.iter().map(|f| f.devpath.clone()).collect();
         for index in 0..found.len() {
             for parent in self.sysfs.parents(&found[index].devpath) {
-                if known.insert(parent.devpath.clone()) {
-                    found.push(Found { devpath: parent.devpath, subsystem: parent.subsystem });
+                if !known.insert(parent.devpath.clone()) {
+                    continue;
+                }
+                let device = Candidate::new(self, parent.devpath, Some(parent.subsystem));
+                let is_wanted = || filter.matches(&device) && self.has_tag(&device, &filter.tags);
+                if filter.include_parents || is_wanted() {
+                    found.push(Found { devpath: device.devpath, subsystem: device.subsystem });
                 }
             }
         }
@@ -197,6 +148,8 @@ impl<'a> Enumerator<'a> {
 pub struct Scan {
     /// What is left to do, the next at the end.
     work: Vec<Work>,
+    /// Devices that are in no list are found too, where they are above one that is in a list.
+    with_parents: bool,
     candidates: Candidates,
 }
 
@@ -223,7 +176,7 @@ enum Work {
         next: usize,
         listed: usize,
     },
-    /// `/sys/module/*` with a `uevent` file.
+    /// `/sys/module/*`
     Modules,
     Module {
         name: BString,
@@ -238,18 +191,27 @@ enum Work {
 impl Scan {
     /// At its beginning.
     pub fn new(kind: Kind) -> Scan {
+        Scan::of(kind, true)
+    }
+
+    /// Only what is in the lists.
+    fn lists(kind: Kind) -> Scan {
+        Scan::of(kind, false)
+    }
+
+    fn of(kind: Kind, with_parents: bool) -> Scan {
         let mut work = Vec::new();
         if kind != Kind::Devices {
             work.extend([Work::Buses, Work::Modules]);
         }
         if kind != Kind::Subsystems {
+            work.extend(with_parents.then_some(Work::Parents { next: 0, listed: usize::MAX }));
             work.extend([
-                Work::Parents { next: 0, listed: usize::MAX },
                 Work::Lists { folder: b"/class/", below: b"" },
                 Work::Lists { folder: b"/bus/", below: b"/devices" },
             ]);
         }
-        Scan { work, candidates: Candidates::default() }
+        Scan { work, with_parents, candidates: Candidates::default() }
     }
 
     /// One step; false if there was none left. Subsystems that the filter excludes are not listed.
@@ -291,7 +253,7 @@ impl Scan {
             }
             Work::Module { name } => {
                 let devpath = BString::from([b"/module/", name.as_slice()].concat());
-                if sysfs.exists(&devpath, b"uevent") {
+                if sysfs.is_device(&devpath) {
                     self.candidates.add(devpath, Some("module".into()));
                 }
             }
@@ -327,7 +289,7 @@ impl Scan {
             let driver = [drivers.as_slice(), b"/", name].concat();
             self.candidates.add(driver.into(), Some("drivers".into()));
         }
-        if !names.is_empty() {
+        if self.with_parents && !names.is_empty() {
             self.candidates.add(drivers, Some("drivers".into()));
         }
     }
@@ -366,18 +328,18 @@ struct Candidate<'a> {
     world: &'a Enumerator<'a>,
     devpath: BString,
     subsystem: BString,
-    properties: std::cell::OnceCell<Properties>,
+    described: std::cell::OnceCell<Described>,
 }
 
 impl<'a> Candidate<'a> {
     fn new(world: &'a Enumerator<'a>, devpath: BString, subsystem: Option<BString>) -> Candidate<'a> {
         let subsystem = subsystem.or_else(|| world.sysfs.subsystem(&devpath)).unwrap_or_default();
-        Candidate { world, devpath, subsystem, properties: std::cell::OnceCell::new() }
+        Candidate { world, devpath, subsystem, described: std::cell::OnceCell::new() }
     }
 
-    fn record(&self) -> Option<crate::model::record::Record> {
-        let id = self.world.sysfs.device_at(self.devpath.clone()).id()?;
-        self.world.records.as_ref()?.read(&id).ok()?
+    fn described(&self) -> &Described {
+        let Enumerator { sysfs, records, .. } = self.world;
+        self.described.get_or_init(|| Described::new(sysfs, records.as_ref(), &self.devpath))
     }
 }
 
@@ -398,17 +360,11 @@ impl Facts for Candidate<'_> {
     }
 
     fn has_record(&self) -> bool {
-        self.record().is_some()
+        self.described().record.is_some()
     }
 
     fn properties(&self) -> &Properties {
-        self.properties.get_or_init(|| {
-            let mut properties = self.world.sysfs.properties(&self.devpath);
-            for property in self.record().map(|r| r.properties).unwrap_or_default().iter() {
-                properties.set_stored(property.name, property.value);
-            }
-            properties
-        })
+        &self.described().properties
     }
 }
 
@@ -467,9 +423,11 @@ fn compare_components(a: &[u8], b: &[u8]) -> Ordering {
 
 #[cfg(test)]
 mod tests {
+    use super::super::filter::AttrMatch;
     use super::super::tree::Tree;
     use super::*;
     use crate::model::device::last_component;
+    use crate::rules::glob::Glob;
 
     fn machine() -> Tree {
         let tree = Tree::new();
@@ -498,7 +456,10 @@ mod tests {
             .link("sys/class/net/no-device", "../../devices/virtual/net/no-device")
             .file("sys/module/loop/uevent", "")
             .dir("sys/module/builtin-only")
-            .file("run/udev/data/b8:0", "S:disk/by-id/x\nE:ID_FS_TYPE=ext4\nG:seat\nG:tpm\nV:1\n")
+            .file(
+                "run/udev/data/b8:0",
+                "S:disk/by-id/x\nI:42\nE:ID_FS_TYPE=ext4\nG:seat\nG:tpm\nQ:tpm\nV:1\n",
+            )
             .file("run/udev/data/n1", "")
             .file("run/udev/tags/seat/b8:0", "")
             .file("run/udev/tags/seat/b8:1", "")
@@ -518,14 +479,16 @@ mod tests {
         Glob::new(pattern.as_bytes(), false)
     }
 
-    const ALL_DEVICES: [&str; 5] = ["/pci0", "pci/00:1", "block/sda", "block/sda1", "net/lo"];
+    const ALL_DEVICES: [&str; 4] = ["pci/00:1", "block/sda", "block/sda1", "net/lo"];
 
     #[test]
     fn each_kind_has_its_lists() {
         let tree = machine();
         let filter = Filter::default();
         assert_eq!(names(&tree, Kind::Devices, &filter), ALL_DEVICES);
-        let subsystems = ["subsystem/pci", "drivers/drivers", "drivers/ahci", "module/loop"];
+        // A module that is built in has no uevent file, perhaps.
+        let subsystems =
+            ["subsystem/pci", "drivers/drivers", "drivers/ahci", "module/builtin-only", "module/loop"];
         assert_eq!(names(&tree, Kind::Subsystems, &filter), subsystems);
         let all = [&subsystems[..3], &ALL_DEVICES, &subsystems[3..]].concat();
         assert_eq!(names(&tree, Kind::All, &filter), all);
@@ -541,10 +504,15 @@ mod tests {
         check(Filter { subsystems: vec![glob("net"), glob("p*")], ..none() }, &["pci/00:1", "net/lo"]);
         check(Filter { not_subsystems: vec![glob("block"), glob("")], ..none() }, &["pci/00:1", "net/lo"]);
         check(Filter { sysnames: vec![glob("sda?"), glob("lo")], ..none() }, &["block/sda1", "net/lo"]);
-        let size = || (BString::from("size"), None);
-        let ten = || (BString::from("size"), Some(glob("1*")));
-        check(Filter { attrs: vec![size(), ten()], ..none() }, &["block/sda"]);
-        check(Filter { attrs: vec![size(), ("size".into(), Some(glob("2")))], ..none() }, &[]);
+        let attr = |name: &str, values: &[&str]| AttrMatch {
+            name: name.into(),
+            values: values.iter().map(|v| glob(v)).collect(),
+        };
+        let (size, ten) = (|| attr("size", &[]), || attr("size", &["7", "1*"]));
+        check(Filter { attrs: vec![size()], ..none() }, &["block/sda"]);
+        check(Filter { attrs: vec![ten()], ..none() }, &["block/sda"]);
+        check(Filter { attrs: vec![size(), attr("ifindex", &[])], ..none() }, &[]);
+        check(Filter { attrs: vec![attr("size", &["2"])], ..none() }, &[]);
         check(Filter { not_attrs: vec![ten()], subsystems: vec![glob("block")], ..none() }, &["block/sda1"]);
         check(
             Filter {
@@ -554,9 +522,10 @@ mod tests {
             &["block/sda", "net/lo"],
         );
         check(Filter { initialized: Some(true), ..none() }, &["block/sda", "net/lo"]);
-        check(Filter { initialized: Some(false), ..none() }, &["/pci0", "pci/00:1", "block/sda1"]);
+        check(Filter { initialized: Some(false), ..none() }, &["pci/00:1", "block/sda1"]);
         check(Filter { tags: vec!["seat".into()], ..none() }, &["block/sda", "block/sda1"]);
-        check(Filter { tags: vec!["seat".into(), "tpm".into()], ..none() }, &["block/sda"]);
+        check(Filter { tags: vec!["seat".into(), "tpm".into()], ..none() }, &["block/sda", "block/sda1"]);
+        check(Filter { tags: vec!["tpm".into()], ..none() }, &["block/sda"]);
         check(Filter { tags: vec!["none".into()], ..none() }, &[]);
     }
 
@@ -570,10 +539,65 @@ mod tests {
     }
 
     #[test]
-    fn parents_are_included_on_demand() {
+    fn parents_are_included_on_demand_and_otherwise_if_they_match() {
         let tree = machine();
-        let filter = Filter { sysnames: vec![glob("sda1")], include_parents: true, ..Filter::default() };
-        assert_eq!(names(&tree, Kind::Devices, &filter), ALL_DEVICES[..4]);
+        let filter = |sysnames: &[&str], include_parents| {
+            let sysnames = sysnames.iter().map(|name| glob(name)).collect();
+            Filter { sysnames, include_parents, ..Filter::default() }
+        };
+        let chain = ["/pci0", "pci/00:1", "block/sda", "block/sda1"];
+        assert_eq!(names(&tree, Kind::Devices, &filter(&["sda1"], true)), chain);
+        let driver = ["/bus", "subsystem/pci", "drivers/drivers", "drivers/ahci"];
+        assert_eq!(names(&tree, Kind::Subsystems, &filter(&["ahci"], true)), driver);
+        assert_eq!(names(&tree, Kind::Subsystems, &filter(&["drivers"], false)), [""; 0]);
+        let both = filter(&["drivers", "ahci"], false);
+        assert_eq!(names(&tree, Kind::Subsystems, &both), ["drivers/drivers", "drivers/ahci"]);
+        // What was found otherwise than by the lists has no parents.
+        let tagged = Filter { tags: vec!["tpm".into()], ..filter(&[], true) };
+        assert_eq!(names(&tree, Kind::Devices, &tagged), ["block/sda"]);
+        let below = Filter { parents: vec!["/devices/pci0/00:1/block".into()], ..filter(&[], true) };
+        assert_eq!(names(&tree, Kind::Devices, &below), ["block/sda", "block/sda1"]);
+    }
+
+    #[test]
+    fn who_asks_for_subsystems_gets_no_others_by_tag_or_parent() {
+        let tree = machine();
+        tree.file("run/udev/tags/seat/+module:loop", "").dir("sys/bus/pci/slots");
+        let tagged = Filter { tags: vec!["seat".into()], ..Filter::default() };
+        assert_eq!(names(&tree, Kind::Subsystems, &tagged), ["module/loop"]);
+        let below = |parent: &str| Filter { parents: vec![parent.into()], ..Filter::default() };
+        let bus = ["subsystem/pci", "drivers/drivers", "drivers/ahci"];
+        assert_eq!(names(&tree, Kind::Subsystems, &below("/bus/pci")), bus);
+        assert_eq!(names(&tree, Kind::Subsystems, &below("/devices/pci0")), [""; 0]);
+        // A crawl finds every folder there: outside of /sys/devices a device needs no uevent file.
+        let all =
+            ["subsystem/pci", "subsystem/devices", "drivers/drivers", "drivers/ahci", "subsystem/slots"];
+        assert_eq!(names(&tree, Kind::Devices, &below("/bus/pci")), all);
+        assert_eq!(names(&tree, Kind::Devices, &below("/module/loop")), ["module/loop"]);
+    }
+
+    #[test]
+    fn properties_match_as_they_are_printed() {
+        let tree = machine();
+        let has = |name: &str, value: &str| Filter {
+            properties: vec![(glob(name), glob(value))],
+            ..Filter::default()
+        };
+        for (name, value, expected) in [
+            ("DEVLINKS", "*/dev/disk/*", &["block/sda"][..]),
+            ("TAGS", "*:tpm:*", &["block/sda"]),
+            ("TAGS", ":seat:", &[]),
+            ("CURRENT_TAGS", "*", &["block/sda"]),
+            ("USEC_INITIALIZED", "4?", &["block/sda"]),
+            ("DEVNAME", "/dev/sda?", &["block/sda1"]),
+            ("DEVNAME", "sda", &[]),
+            ("DEVPATH", "/devices/*/lo", &["net/lo"]),
+            ("SUBSYSTEM", "pci", &["pci/00:1"]),
+            ("MAJOR", "8", &["block/sda", "block/sda1"]),
+            ("DRIVER", "*", &[]),
+        ] {
+            assert_eq!(names(&tree, Kind::Devices, &has(name, value)), expected, "{name}={value}");
+        }
     }
 
     #[test]

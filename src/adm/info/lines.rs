@@ -1,19 +1,19 @@
 //! The lines of one record (interop.md 5.2.1), and the same as JSON (5.2.2).
 
-use super::super::view::View;
+use crate::world::described::Described;
 use bstr::{BStr, BString, ByteSlice};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 /// The lines without their ends, in the order of the table.
-pub fn of(view: &View) -> Vec<BString> {
-    let device = &view.device;
+pub fn of(described: &Described) -> Vec<BString> {
+    let device = &described.device;
     let mut lines = Lines(Vec::new());
     lines.add(b'P', &device.devpath);
     lines.add(b'M', &device.sysname);
     lines.add_some(b'R', device.sysnum());
     lines.add_some(b'J', &device.id().map(|id| id.render()).unwrap_or_default());
     lines.add_some(b'U', &device.subsystem);
-    lines.add_some(b'B', driver_subsystem(view).unwrap_or_default());
+    lines.add_some(b'B', driver_subsystem(described).unwrap_or_default());
     lines.add_some(b'T', device.devtype.as_ref().map_or(&[], |t| t.as_slice()));
     if let Some(number) = device.devnum {
         lines.add(b'D', format!("{} {number}", if device.is_block() { 'b' } else { 'c' }).as_bytes());
@@ -21,14 +21,14 @@ pub fn of(view: &View) -> Vec<BString> {
     if let Some(ifindex) = device.ifindex {
         lines.add(b'I', ifindex.0.to_string().as_bytes());
     }
-    if let Some(node) = view.node() {
+    if let Some(node) = described.node() {
         lines.add(b'N', node);
-        lines.add(b'L', view.record.as_ref().map_or(0, |r| r.priority).to_string().as_bytes());
-        view.links().for_each(|link| lines.add(b'S', link));
+        lines.add(b'L', described.record.as_ref().map_or(0, |r| r.priority).to_string().as_bytes());
+        described.links().for_each(|link| lines.add(b'S', link));
     }
-    lines.add_some(b'Q', view.properties.get("DISKSEQ").unwrap_or_default());
+    lines.add_some(b'Q', described.properties.get("DISKSEQ").unwrap_or_default());
     lines.add_some(b'V', device.driver.as_ref().map_or(&[], |t| t.as_slice()));
-    for property in view.properties.iter() {
+    for property in described.properties.iter() {
         lines.add(b'E', &[property.name.as_bytes(), b"=", property.value].concat());
     }
     lines.0
@@ -49,16 +49,16 @@ impl Lines {
 }
 
 /// The bus of a driver: `pci` of `/bus/pci/drivers/virtio-pci`.
-fn driver_subsystem(view: &View) -> Option<&BStr> {
-    if view.device.subsystem != "drivers" {
+fn driver_subsystem(described: &Described) -> Option<&BStr> {
+    if described.device.subsystem != "drivers" {
         return None;
     }
-    let (bus, _) = view.device.devpath.strip_prefix(b"/bus/")?.split_once_str("/drivers")?;
+    let (bus, _) = described.device.devpath.strip_prefix(b"/bus/")?.split_once_str("/drivers")?;
     Some(bus.as_bstr())
 }
 
 /// One object: SYSNAME, SYSNUM, DEVICE_ID, then the properties; bytes that are no UTF-8 are replaced.
-pub struct AsJson<'a>(pub &'a View);
+pub struct AsJson<'a>(pub &'a Described);
 
 impl Serialize for AsJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

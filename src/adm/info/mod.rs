@@ -7,13 +7,14 @@ mod walk;
 
 use super::filter::{self, Match, enumerate, filter_help};
 use super::monitor::{Receiver, Speaker};
-use super::view::{Devices, Found, View, Way};
-use super::{Json, Out, Outcome, Stop, bytes_value, other_option, parse_seconds, text_value};
+use super::view::Devices;
+use super::{Json, Out, Outcome, Stop, bytes_value, json_value, other_option, parse_seconds, text_value};
 use crate::model::command_line::{LongNames, next_arg};
 use crate::sys::process::wait_any_readable;
 use crate::world::Roots;
+use crate::world::described::Described;
 use crate::world::enumerate::{Filter, Kind};
-use bstr::{BStr, BString, ByteSlice};
+use bstr::{BStr, BString};
 use lexopt::{Arg, Parser};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
@@ -27,7 +28,7 @@ pub const HELP: &str = concat!(
     "info [OPTIONS] [DEVICE...]
 
 Show devices. A DEVICE is a path in /dev or /sys, a device id (b8:0, n1, +pci:0000:00:02.0) or the
-name of a unit (dev-sda.device).
+name of a unit (dev-sda.device). Of -q, -a, -t, -e, -c and -d the last one of the others but -q holds.
 
   -q --query=TYPE             What to show: name, symlink, path, property (or env), all (default)
      --property=NAME,...      Only these properties
@@ -36,7 +37,7 @@ name of a unit (dev-sda.device).
   -n --name=NAME              Device by its node or a symlink to it
   -r --root                   Names of nodes and symlinks with /dev/ in front
   -a --attribute-walk         Attributes as rules match them, up the chain of parents
-  -t --tree                   The device and those below it as a tree; without a device, all
+  -t --tree                   The device, those above and those below it as a tree; without a device, all
   -d --device-id-of-file=FILE Device number of the file system that this file is on
   -x --export                 Properties as a shell reads them
   -P --export-prefix=PREFIX   The same, with a prefix before each name
@@ -99,10 +100,10 @@ impl Query {
     }
 }
 
-/// What is to be done; the last option that chooses wins.
+/// What is to be done; the last option that chooses wins. `-q` is none of them: it only says which query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Task {
-    Query(Query),
+    Query,
     Walk,
     Tree,
     Export,
@@ -113,12 +114,14 @@ enum Task {
 #[derive(Debug)]
 struct Options {
     task: Task,
+    query: Query,
     format: Format,
     json: Option<Json>,
     /// How long to wait for the record.
     wait: Option<Duration>,
     filter: Filter,
-    found: Vec<Result<Found, Stop>>,
+    /// Devpaths: those of options, then those of words, as getopt_long(3) sorts them.
+    found: Vec<Result<BString, Stop>>,
 }
 
 /// How answers to queries look.
@@ -141,9 +144,12 @@ impl Format {
     }
 }
 
-fn parse(parser: &mut Parser, devices: &Devices) -> Result<Options, Stop> {
+/// None: only the ways to write JSON were to be listed.
+fn parse(parser: &mut Parser, devices: &Devices, out: Out) -> Result<Option<Options>, Stop> {
+    let mut words = Vec::new();
     let mut options = Options {
-        task: Task::Query(Query::All),
+        task: Task::Query,
+        query: Query::All,
         format: Format::default(),
         json: None,
         wait: None,
@@ -151,13 +157,11 @@ fn parse(parser: &mut Parser, devices: &Devices) -> Result<Options, Stop> {
         found: Vec::new(),
     };
     while let Some(arg) = next_arg(parser, LONG)? {
-        let Options { task, format, .. } = &mut options;
+        let Options { task, query, format, .. } = &mut options;
         match arg {
             Arg::Short('q') | Arg::Long("query") => {
                 let word = text_value(parser)?;
-                let query =
-                    Query::parse(&word).ok_or_else(|| Stop::Failed(format!("{word:?} is no query")))?;
-                *task = Task::Query(query);
+                *query = Query::parse(&word).ok_or_else(|| Stop::Failed(format!("{word:?} is no query")))?;
             }
             Arg::Short('a') | Arg::Long("attribute-walk") => *task = Task::Walk,
             Arg::Short('t') | Arg::Long("tree") => *task = Task::Tree,
@@ -185,18 +189,17 @@ fn parse(parser: &mut Parser, devices: &Devices) -> Result<Options, Stop> {
                 });
             }
             Arg::Long("no-pager") => {}
-            Arg::Long("json") => options.json = Json::parse(&text_value(parser)?)?,
+            Arg::Long("json") => match json_value(parser, out)? {
+                Some(json) => options.json = json,
+                None => return Ok(None),
+            },
             Arg::Short('p') | Arg::Long("path") => {
-                let mut path = bytes_value(parser)?;
-                if !path.starts_with(b"/") {
-                    path.insert(0, b'/');
-                }
-                options.found.push(devices.find_path_in_sys(&path));
+                options.found.push(devices.find_syspath(&bytes_value(parser)?));
             }
             Arg::Short('n') | Arg::Long("name") => {
                 options.found.push(devices.find_node(&bytes_value(parser)?));
             }
-            Arg::Value(device) => options.found.push(devices.find(&device.into_vec())),
+            Arg::Value(device) => words.push(devices.find(&device.into_vec())),
             Arg::Long(name) if let Some(matching) = Match::from_long(name) => {
                 matching.read(parser, &mut options.filter, devices)?;
             }
@@ -206,13 +209,17 @@ fn parse(parser: &mut Parser, devices: &Devices) -> Result<Options, Stop> {
     if options.format.export && options.format.value {
         return Err(Stop::failed("--value cannot be used with -x/--export or -P/--export-prefix"));
     }
-    Ok(options)
+    options.found.append(&mut words);
+    if matches!(options.task, Task::Cleanup | Task::DeviceIdOfFile(_)) && !options.found.is_empty() {
+        return Err(Stop::failed("no device may be given with -d/--device-id-of-file and -c/--cleanup-db"));
+    }
+    Ok(Some(options))
 }
 
 /// Runs the subcommand.
 pub fn run(parser: &mut Parser, roots: &Roots, out: Out) -> Outcome {
     let devices = Devices::new(roots);
-    let options = parse(parser, &devices)?;
+    let Some(options) = parse(parser, &devices, out)? else { return Ok(ExitCode::SUCCESS) };
     match &options.task {
         Task::Cleanup => cleanup::run(&roots.run.join("udev"))?,
         Task::DeviceIdOfFile(file) => print_device_id(file, &options.format, out)?,
@@ -223,12 +230,13 @@ pub fn run(parser: &mut Parser, roots: &Roots, out: Out) -> Outcome {
         Task::Walk | Task::Tree if options.found.len() > 1 => {
             return Err(Stop::failed("only one device may be given with -a/--attribute-walk and -t/--tree"));
         }
-        Task::Walk | Task::Tree | Task::Query(_) => return on_devices(&devices, options, out),
+        Task::Walk | Task::Tree | Task::Query => return on_devices(&devices, options, out),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The devices that were named, one after the other; one that fails does not stop the others.
+/// The devices that were named, one after the other. One that is not there does not stop the others; one
+/// that has not what is asked for does.
 fn on_devices(devices: &Devices, mut options: Options, out: Out) -> Outcome {
     let found = std::mem::take(&mut options.found);
     if found.is_empty() {
@@ -237,8 +245,8 @@ fn on_devices(devices: &Devices, mut options: Options, out: Out) -> Outcome {
     let last = found.len() - 1;
     let mut code = ExitCode::SUCCESS;
     for (index, found) in found.into_iter().enumerate() {
-        match found.and_then(|found| on_device(devices, &found, &options, out)) {
-            Ok(()) => {}
+        match found {
+            Ok(devpath) => on_device(devices, &devpath, &options, out)?,
             Err(Stop::Failed(text)) if index < last => {
                 out.flush()?;
                 log::error!("{text}");
@@ -250,42 +258,47 @@ fn on_devices(devices: &Devices, mut options: Options, out: Out) -> Outcome {
     Ok(code)
 }
 
-fn on_device(devices: &Devices, found: &Found, options: &Options, out: Out) -> Result<(), Stop> {
+fn on_device(devices: &Devices, devpath: &BString, options: &Options, out: Out) -> Result<(), Stop> {
     if let Some(limit) = options.wait {
-        wait_for_record(devices, &found.devpath, limit)?;
+        wait_for_record(devices, devpath, limit)?;
     }
     match options.task {
-        Task::Walk => walk::print(devices, found.devpath.as_bstr(), options.json, out),
-        Task::Tree => {
-            let parents = vec![found.devpath.clone()];
-            let filter = Filter { parents, ..options.filter.clone() };
-            tree::print(devices, all(devices, Kind::All, &filter), out)
-        }
-        Task::Query(query) => answer(query, &devices.view(found), options, out),
+        Task::Walk => walk::print(devices, devpath.as_ref(), options.json, out),
+        Task::Tree => tree::print(devices, around(devices, devpath, &options.filter), out),
+        Task::Query => answer(&devices.describe(devpath), options, out),
         Task::Export | Task::Cleanup | Task::DeviceIdOfFile(_) => Ok(()),
     }
 }
 
-fn answer(query: Query, view: &View, options: &Options, out: Out) -> Result<(), Stop> {
+/// A device with those above it and those below it that the filter wants, in the order of a tree.
+fn around(devices: &Devices, devpath: &BString, filter: &Filter) -> Vec<BString> {
+    let parents = devices.sysfs.parents(devpath).into_iter().rev();
+    let mut found: Vec<_> = parents.filter(|p| !p.subsystem.is_empty()).map(|p| p.devpath).collect();
+    let filter = Filter { parents: vec![devpath.clone()], ..filter.clone() };
+    found.extend(all(devices, Kind::All, &filter));
+    found
+}
+
+fn answer(device: &Described, options: &Options, out: Out) -> Result<(), Stop> {
     let format = &options.format;
     let slash_dev: &[u8] = if format.root { b"/dev/" } else { b"" };
-    match query {
+    match options.query {
         Query::Name => {
-            let node = view
+            let node = device
                 .node()
-                .ok_or_else(|| Stop::Failed(format!("{} has no device node", view.device.devpath)))?;
+                .ok_or_else(|| Stop::Failed(format!("{} has no device node", device.device.devpath)))?;
             write_line(out, &[slash_dev, node])
         }
         Query::Symlink => {
-            let links: Vec<Vec<u8>> = view.links().map(|link| [slash_dev, link].concat()).collect();
+            let links: Vec<Vec<u8>> = device.links().map(|link| [slash_dev, link].concat()).collect();
             let between = if format.value { "\n" } else { " " };
             write_line(out, &[&bstr::join(between, &links)])?;
             if format.value && !links.is_empty() { write_line(out, &[]) } else { Ok(()) }
         }
-        Query::Path => write_line(out, &[&view.device.devpath]),
+        Query::Path => write_line(out, &[&device.device.devpath]),
         Query::Property => {
             let prefix = format.prefix.as_ref().map_or(&b""[..], |p| p.as_slice());
-            for p in view.properties.iter().filter(|p| format.wants(p.name.as_bstr())) {
+            for p in device.properties.iter().filter(|p| format.wants(p.name)) {
                 match (format.value, format.export) {
                     (true, _) => write_line(out, &[p.value])?,
                     (false, true) => write_line(out, &[prefix, p.name, b"='", p.value, b"'"])?,
@@ -294,16 +307,16 @@ fn answer(query: Query, view: &View, options: &Options, out: Out) -> Result<(), 
             }
             Ok(())
         }
-        Query::All => print_record(view, options, out),
+        Query::All => print_record(device, options, out),
     }
 }
 
 /// One record, as lines with an empty one behind, or as JSON.
-fn print_record(view: &View, options: &Options, out: Out) -> Result<(), Stop> {
+fn print_record(device: &Described, options: &Options, out: Out) -> Result<(), Stop> {
     match options.json {
-        Some(json) => json.write(out, &lines::AsJson(view)),
+        Some(json) => json.write(out, &lines::AsJson(device)),
         None => {
-            for line in lines::of(view) {
+            for line in lines::of(device) {
                 write_line(out, &[&line])?;
             }
             write_line(out, &[])
@@ -318,18 +331,15 @@ fn write_line(out: Out, parts: &[&[u8]]) -> Result<(), Stop> {
     Ok(out.write_all(b"\n")?)
 }
 
-/// All devices that the filter wants, in order.
-fn all(devices: &Devices, kind: Kind, filter: &Filter) -> Vec<Found> {
-    enumerate(devices, kind, filter, &[])
-        .into_iter()
-        .map(|f| Found { devpath: f.devpath, way: Way::Path })
-        .collect()
+/// Devpaths of all devices that the filter wants, in order.
+fn all(devices: &Devices, kind: Kind, filter: &Filter) -> Vec<BString> {
+    enumerate(devices, kind, filter, &[]).into_iter().map(|found| found.devpath).collect()
 }
 
 fn export(devices: &Devices, options: &Options, out: Out) -> Result<(), Stop> {
     all(devices, Kind::Devices, &options.filter)
         .iter()
-        .try_for_each(|found| print_record(&devices.view(found), options, out))
+        .try_for_each(|devpath| print_record(&devices.describe(devpath), options, out))
 }
 
 fn print_device_id(file: &std::path::Path, format: &Format, out: Out) -> Result<(), Stop> {

@@ -12,7 +12,8 @@ fn machine() -> Tree {
         .file(&format!("{pci}/vendor"), "0x8086\n")
         .file(&format!("{pci}/remove"), "")
         .mode(&format!("{pci}/remove"), 0o200)
-        .dir("sys/bus/pci/drivers/ahci");
+        .dir("sys/bus/pci/drivers/ahci")
+        .dir("sys/module/loop/parameters");
     let disk = format!("{pci}/block/sda");
     tree.file(&format!("{disk}/uevent"), "MAJOR=8\nMINOR=16\nDEVNAME=bus!x/sda\nDEVTYPE=disk\nDISKSEQ=9\n")
         .link(&format!("{disk}/subsystem"), "../../../../../class/block")
@@ -62,11 +63,10 @@ fn a_record_has_its_lines_in_the_order_of_the_table() {
     let tree = machine();
     let uevent = "E: DEVNAME=/dev/bus!x/sda\nE: DEVTYPE=other\nE: DISKSEQ=9\nE: MAJOR=8\nE: MINOR=16\n";
     let (path, subsystem) = ("E: DEVPATH=/devices/pci0/0000:01/block/sda\n", "E: SUBSYSTEM=block\n");
-    let by_path = [DISK_HEAD, path, subsystem, uevent, DISK_TAIL].concat();
-    assert_eq!(shown(&tree, &[DISK]), by_path);
-    assert_eq!(shown(&tree, &["-p", "/class/block/sda"]), by_path);
-    // Reached by its number, the subsystem is read after the uevent file.
-    assert_eq!(shown(&tree, &["b8:16"]), [DISK_HEAD, path, uevent, subsystem, DISK_TAIL].concat());
+    let record = [DISK_HEAD, path, uevent, subsystem, DISK_TAIL].concat();
+    for words in [&[DISK][..], &["-p", "/class/block/sda"], &["b8:16"], &["-n", "block/8:16"]] {
+        assert_eq!(shown(&tree, words), record, "{words:?}");
+    }
     assert_eq!(
         shown(&tree, &["/sys/bus/pci/drivers/ahci"]),
         "P: /bus/pci/drivers/ahci\nM: ahci\nJ: +drivers:pci:ahci\nU: drivers\nB: pci\n\
@@ -77,6 +77,67 @@ fn a_record_has_its_lines_in_the_order_of_the_table() {
         "P: /devices/virtual/net/lo\nM: lo\nJ: n1\nU: net\nI: 1\nE: DEVPATH=/devices/virtual/net/lo\n\
          E: INTERFACE=lo\nE: IFINDEX=1\nE: SUBSYSTEM=net\n\n"
     );
+    tree.file("sys/devices/pci0/uevent", "");
+    assert_eq!(shown(&tree, &["/sys/devices/pci0"]), "P: /devices/pci0\nM: pci0\nR: 0\n\n", "no subsystem");
+}
+
+/// A device can be named in all these ways; see also view.rs.
+#[test]
+fn a_device_has_many_names() {
+    let tree = machine();
+    tree.link("link", tree.path("sys/class/net/lo").to_str().unwrap());
+    let link = tree.path("link").into_os_string().into_string().unwrap();
+    for words in [
+        &["/sys/class/net/lo"][..],
+        &["/sys/class/net/lo/"],
+        &["/sys//class/net/./lo"],
+        &["//sys/class/net/lo"],
+        &["n1"],
+        &["+net:lo"],
+        &["sys-class-net-lo.device"],
+        &["sys-class-net-l\\x6f.device"],
+        &["-p", "/sys/class/net/lo"],
+        &["-p", "/class/net/lo"],
+        &["-p", "class/net/lo"],
+        &[&link],
+    ] {
+        assert_eq!(
+            shown(&tree, &[&["-q", "path"], words].concat()),
+            "/devices/virtual/net/lo\n",
+            "{words:?}"
+        );
+    }
+    for words in
+        [&["/dev/block/8:16"][..], &["-n", "block/8:16"], &["dev-block-8:16.device"], &["+block:sda"]]
+    {
+        assert_eq!(shown(&tree, &[&["-q", "name"], words].concat()), "bus!x/sda\n", "{words:?}");
+    }
+    for (words, expected) in [
+        (
+            &["sda"][..],
+            "Bad argument \"sda\", expected an absolute path in /dev/ or /sys/, a device id or a unit name \
+             (tried {cwd}/sda)",
+        ),
+        (&["/class/net/lo"], "Unknown device \"/class/net/lo\": No such device"),
+        (&["class/net/lo"], "Unknown device \"class/net/lo\": No such device (tried {cwd}/class/net/lo)"),
+        (&["-p", "sys/class/net/lo"], "Unknown device \"/sys/sys/class/net/lo\": No such device"),
+        (
+            &["-n", "/sys/class/net/lo"],
+            "Unknown device \"/sys/class/net/lo\": No such device (tried /dev/sys/class/net/lo)",
+        ),
+        (&["-n", "n1"], "Unknown device \"n1\": No such device (tried /dev/n1)"),
+        (&["+net:none"], "Unknown device \"+net:none\": No such device (tried {cwd}/+net:none)"),
+        (&["n9"], "Unknown device \"n9\": No such device (tried {cwd}/n9)"),
+        (
+            &["none-x.device"],
+            "Unknown device \"none-x.device\": No such device (tried /none/x, {cwd}/none-x.device)",
+        ),
+        (&[""], "Bad argument \"\", expected an absolute path in /dev/ or /sys/, a device id or a unit name"),
+    ] {
+        let cwd = std::env::current_dir().unwrap().into_os_string().into_string().unwrap();
+        let expected = expected.replace("{cwd}", &cwd);
+        assert_eq!(info(&tree, words), (Err(Stop::Failed(expected)), String::new()), "{words:?}");
+    }
 }
 
 #[test]
@@ -99,7 +160,39 @@ fn queries_answer_one_question() {
         assert_eq!(shown(&tree, &[words, &[DISK]].concat()), expected, "{words:?}");
     }
     assert_eq!(shown(&tree, &["-q", "symlink", "n1"]), "\n");
-    assert_eq!(shown(&tree, &["-q", "path", "n1", DISK]).lines().count(), 2);
+    // Devices of options come before words, wherever they stand.
+    let both = "/devices/virtual/net/lo\n/devices/pci0/0000:01/block/sda\n";
+    assert_eq!(shown(&tree, &["-q", "path", "n1", DISK]), both);
+    assert_eq!(shown(&tree, &["-q", "path", DISK, "-p", "/class/net/lo"]), both);
+}
+
+#[test]
+fn the_last_of_the_options_that_choose_wins_and_a_query_is_none_of_them() {
+    let tree = machine();
+    let all = shown(&tree, &["-e"]);
+    assert!(
+        all.contains("P: /devices/pci0/0000:01/block/sda\n") && all.contains("P: /devices/virtual/net/lo\n")
+    );
+    for words in [
+        &["-e", "-q", "path"][..],
+        &["-q", "property", "-e"],
+        &["-e", "-q", "property", "--value", "--property=MAJOR"],
+        &["-a", "-e"],
+        &["-t", "-d", "/", "-e"],
+        &["-e", DISK],
+    ] {
+        assert_eq!(shown(&tree, words), all, "{words:?}");
+    }
+    let walk = shown(&tree, &["-a", "n1"]);
+    for words in [&["-a", "-q", "path", "n1"][..], &["-q", "path", "-a", "n1"], &["-t", "-a", "n1"]] {
+        assert_eq!(shown(&tree, words), walk, "{words:?}");
+    }
+    assert_eq!(shown(&tree, &["-a", "-t", "-q", "name", "n1"]), shown(&tree, &["-t", "n1"]));
+    for words in [&["-d", "/", "n1"][..], &["-q", "path", "-d", "/", "n1"], &["-c", "n1"], &["-c", "-n", "x"]]
+    {
+        let text = "no device may be given with -d/--device-id-of-file and -c/--cleanup-db";
+        assert_eq!(info(&tree, words), (Err(Stop::failed(text)), String::new()), "{words:?}");
+    }
 }
 
 #[test]
@@ -110,6 +203,13 @@ fn json_has_names_before_properties_and_only_strings() {
         "{\"SYSNAME\":\"lo\",\"DEVICE_ID\":\"n1\",\"DEVPATH\":\"/devices/virtual/net/lo\",\
          \"INTERFACE\":\"lo\",\"IFINDEX\":\"1\",\"SUBSYSTEM\":\"net\"}\n"
     );
+    assert_eq!(
+        shown(&tree, &["--json=pretty", "n1"]),
+        "{\n\t\"SYSNAME\" : \"lo\",\n\t\"DEVICE_ID\" : \"n1\",\n\t\"DEVPATH\" : \"/devices/virtual/net/lo\",\n\t\
+         \"INTERFACE\" : \"lo\",\n\t\"IFINDEX\" : \"1\",\n\t\"SUBSYSTEM\" : \"net\"\n}\n"
+    );
+    assert_eq!(shown(&tree, &["--json=help", "none"]), "pretty\nshort\noff\n");
+    assert_eq!(shown(&tree, &["--json=short", "--json=off", "n1"]), shown(&tree, &["n1"]));
     let all = shown(&tree, &["-e", "--json=pretty"]);
     let objects: Vec<serde_json::Value> =
         serde_json::Deserializer::from_str(&all).into_iter().collect::<Result<_, _>>().unwrap();
@@ -132,13 +232,30 @@ fn the_walk_shows_what_rules_can_match() {
          SUBSYSTEMS==\"pci\"\n    DRIVERS==\"ahci\"\n    ATTRS{remove}==\"(not readable)\"\n    \
          ATTRS{vendor}==\"0x8086\"\n\n"
     );
-    let json = shown(&tree, &["-a", "--json=short", DISK]);
-    let steps: Vec<serde_json::Value> = json
-        .split_terminator('\n')
-        .map(|l| serde_json::from_str(l.strip_prefix('\x1e').unwrap()).unwrap())
-        .collect();
-    assert_eq!((&steps[0]["ATTR{size}"], &steps[0]["DRIVER"]), (&"10".into(), &serde_json::Value::Null));
-    assert_eq!(steps[1]["KERNEL"], "0000:01");
+    assert_eq!(
+        shown(&tree, &["-a", "--json=short", DISK]),
+        "\x1e{\"DEVPATH\":\"/devices/pci0/0000:01/block/sda\",\"KERNEL\":\"sda\",\"SUBSYSTEM\":\"block\",\
+         \"DRIVER\":null,\"ATTR\":{\"queue/depth\":\"2\",\"size\":\"10\"}}\n\
+         \x1e{\"DEVPATH\":\"/devices/pci0/0000:01\",\"KERNELS\":\"0000:01\",\"SUBSYSTEMS\":\"pci\",\
+         \"DRIVERS\":\"ahci\",\"ATTRS\":{\"remove\":\"(not readable)\",\"vendor\":\"0x8086\"}}\n"
+    );
+    assert_eq!(
+        shown(&tree, &["-a", "--json=pretty", "/sys/bus/pci/drivers/ahci"])
+            .split_inclusive("}\n")
+            .next()
+            .unwrap(),
+        "\x1e{\n\t\"DEVPATH\" : \"/bus/pci/drivers/ahci\",\n\t\"KERNEL\" : \"ahci\",\n\t\
+         \"SUBSYSTEM\" : \"drivers\",\n\t\"DRIVER\" : null,\n\t\"ATTR\" : null\n}\n"
+    );
+}
+
+#[test]
+fn an_attribute_that_acts_when_it_is_read_is_left_alone() {
+    let tree = machine();
+    tree.file("sys/class/zram-control/hot_add", "7\n").file("sys/class/zram-control/hot_remove", "1\n");
+    let walk = shown(&tree, &["-a", "/sys/class/zram-control"]);
+    assert!(walk.contains("hot_remove") && !walk.contains("hot_add"), "{walk}");
+    assert!(!shown(&tree, &["-a", "/sys/class/net"]).contains("hot_add"));
 }
 
 #[test]
@@ -156,13 +273,25 @@ fn the_tree_has_children_below_their_parents() {
             "|   `-ahci",
             "|-/devices/pci0/0000:01",
             "| `-block/sda",
-            "`-/devices/virtual/net/lo",
+            "|-/devices/virtual/net/lo",
+            "`-/module/loop",
             "",
-            "6 items shown."
+            "7 items shown."
         ]
     );
-    let one = shown(&tree, &["-t", DISK]);
-    assert!(one.ends_with("\n2 items shown.\n"), "{one}");
+    let drawn = |device: &str| {
+        let tree = shown(&tree, &["-t", device]);
+        let tree = tree.replace("├─", "|-").replace("└─", "`-").replace("│", "|");
+        tree.lines().filter(|line| !line.contains(": ")).collect::<Vec<_>>().join("\n")
+    };
+    // Those above it, but no others of theirs.
+    tree.file("sys/devices/pci0/uevent", "");
+    assert_eq!(
+        drawn("/sys/class/block/sda"),
+        "`-/devices/pci0/0000:01\n  `-block/sda\n    `-sda1\n\n3 items shown."
+    );
+    assert_eq!(drawn("/sys/bus/pci/drivers/ahci"), "`-/bus/pci\n  `-drivers\n    `-ahci\n\n3 items shown.");
+    assert_eq!(drawn("/sys/module/loop"), "`-/module/loop\n  `-parameters\n\n2 items shown.");
 }
 
 #[test]
@@ -187,6 +316,12 @@ fn a_device_that_fails_does_not_hide_the_others() {
     assert_eq!((outcome, &*text), (Ok(ExitCode::FAILURE), "/devices/virtual/net/lo\n"));
     let (outcome, text) = info(&tree, &["-q", "path", "n1", "b9:9"]);
     assert!(matches!(outcome, Err(Stop::Failed(_))) && text == "/devices/virtual/net/lo\n");
+    // One that is there but has not what is asked for ends it, as with udevadm.
+    let (outcome, text) = info(&tree, &["-q", "name", DISK, "n1", DISK]);
+    assert_eq!(
+        (outcome, &*text),
+        (Err(Stop::failed("/devices/virtual/net/lo has no device node")), "bus!x/sda\n")
+    );
 }
 
 #[test]

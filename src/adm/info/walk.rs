@@ -4,13 +4,16 @@
 use super::super::view::Devices;
 use super::super::{Json, Out, Stop};
 use crate::model::Errno;
-use crate::model::device::sysname;
+use crate::model::device::{last_component, sysname};
 use bstr::{BStr, BString, ByteSlice};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::os::unix::fs::PermissionsExt;
 
 /// Files that are no attributes to match, whatever their content.
 const SKIPPED: [&[u8]; 7] = [b"uevent", b"dev", b"modalias", b"resource", b"driver", b"subsystem", b"module"];
+
+/// Reading this one makes a new device (zram-control), which nobody wants who only looks.
+const ACTS_WHEN_READ: &[u8] = b"hot_add";
 
 /// Directories of attributes within each other: power, queues/rx-0 and the like.
 const DEPTH_MAX: usize = 8;
@@ -49,12 +52,12 @@ pub fn print(devices: &Devices, devpath: &BStr, json: Option<Json>, out: Out) ->
         sysfs.driver(devpath).unwrap_or_default(),
     );
     let parents = sysfs.parents(devpath).into_iter();
-    let mut steps =
+    let steps =
         std::iter::once(first).chain(parents.map(|p| step(p.devpath.as_bstr(), p.subsystem, p.driver)));
     match json {
-        Some(json) => steps.try_for_each(|step| {
+        Some(json) => steps.enumerate().try_for_each(|(index, step)| {
             out.write_all(b"\x1e")?;
-            json.write(out, &step)
+            json.write(out, &AsJson { step: &step, is_parent: index > 0 })
         }),
         None => {
             writeln!(out, "{INTRODUCTION}")?;
@@ -102,6 +105,7 @@ fn collect(
         } else if meta.is_file()
             && meta.permissions().mode() & 0o600 != 0
             && !SKIPPED.contains(&name.as_slice())
+            && last_component(&name) != ACTS_WHEN_READ
         {
             attrs.extend(value(devices, devpath, name.as_bstr()).map(|value| (name, value)));
         }
@@ -118,18 +122,35 @@ fn value(devices: &Devices, devpath: &BStr, name: &BStr) -> Option<BString> {
     }
 }
 
-impl Serialize for Step {
+/// One object: DEVPATH, the keys that match the device, and its attributes as an object; null for what
+/// there is not. Bytes that are no UTF-8 are replaced.
+struct AsJson<'a> {
+    step: &'a Step,
+    is_parent: bool,
+}
+
+impl Serialize for AsJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let AsJson { step, is_parent } = self;
         let text = |bytes: &BString| bytes.to_str_lossy().into_owned();
         let some = |bytes: &BString| (!bytes.is_empty()).then(|| text(bytes));
+        let key = |name: &'static str, of_parents: &'static str| if *is_parent { of_parents } else { name };
         let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("DEVPATH", &text(&self.devpath))?;
-        map.serialize_entry("KERNEL", &text(&sysname(&self.devpath)))?;
-        map.serialize_entry("SUBSYSTEM", &some(&self.subsystem))?;
-        map.serialize_entry("DRIVER", &some(&self.driver))?;
-        for (name, value) in &self.attrs {
-            map.serialize_entry(&format!("ATTR{{{name}}}"), &text(value))?;
-        }
+        map.serialize_entry("DEVPATH", &text(&step.devpath))?;
+        map.serialize_entry(key("KERNEL", "KERNELS"), &text(&sysname(&step.devpath)))?;
+        map.serialize_entry(key("SUBSYSTEM", "SUBSYSTEMS"), &some(&step.subsystem))?;
+        map.serialize_entry(key("DRIVER", "DRIVERS"), &some(&step.driver))?;
+        let attrs = (!step.attrs.is_empty()).then_some(Attrs(&step.attrs));
+        map.serialize_entry(key("ATTR", "ATTRS"), &attrs)?;
         map.end()
+    }
+}
+
+/// Attributes as one object.
+struct Attrs<'a>(&'a [(BString, BString)]);
+
+impl Serialize for Attrs<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, value)| (name.to_str_lossy(), value.to_str_lossy())))
     }
 }
