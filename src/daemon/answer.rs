@@ -3,9 +3,9 @@
 
 use super::children::Purpose;
 use super::links::RtnlFor;
+use super::recorder::Recorder;
 use super::shell::Shell;
 use super::task::{Fact, Need, Pending, Task, World};
-use super::trace::Recorder;
 use crate::engine::{AtOnce, JobId, Output, Reply, Tried};
 use crate::helper::operations;
 use crate::links::{self, Table};

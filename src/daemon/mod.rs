@@ -3,7 +3,7 @@
 //! * [`shell`]: the one owner and its loop; [`source`]: what the loop watches;
 //! * in: [`intake`] (events of the kernel or of a file), [`links`], [`watch`], [`control`], [`status`];
 //! * out: [`task`], [`answer`], [`perform`], [`questions`], [`slow`], [`absent`] (what jobs want), [`children`];
-//! * around: [`options`], [`readiness`], [`reload`], [`coldplug`], [`mend`], [`leftovers`], [`trace`].
+//! * around: [`options`], [`readiness`], [`reload`], [`coldplug`], [`mend`], [`leftovers`], [`trace`], [`recorder`].
 
 pub mod absent;
 pub mod answer;
@@ -21,6 +21,7 @@ pub mod perform;
 pub mod questions;
 pub mod queue_file;
 mod readiness;
+pub mod recorder;
 pub mod reload;
 pub mod resync;
 pub mod shell;

@@ -17,12 +17,12 @@ use super::links::{Answered, Links, RtnlFor};
 use super::questions::Questions;
 use super::queue_file::QueueFile;
 use super::readiness::Readiness;
+use super::recorder::Recorder;
 use super::reload::Rules;
 use super::resync::Resync;
 use super::source::{Source, Sources};
 use super::status::StatusServer;
 use super::task::{Fact, Task, World};
-use super::trace::Recorder;
 use crate::engine::{Engine, Input, JobId, Output};
 use crate::helper::operations::{Operation, Reply};
 use crate::helper::pool::Pool;
@@ -204,6 +204,7 @@ impl Shell {
             self.resync.timeout(),
             self.leftovers.timeout(),
             logger::timeout(),
+            self.recorder.as_ref().and_then(Recorder::timeout),
             self.control.as_ref().and_then(|c| c.listener().timeout()),
             self.status.as_ref().and_then(|s| s.listener().timeout()),
         ];
@@ -267,6 +268,9 @@ impl Shell {
         self.readiness.on_time(now);
         self.leftovers.on_time(now);
         logger::on_time(now);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.on_time(now);
+        }
         if self.control.as_ref().is_some_and(|c| c.listener().is_due(now)) {
             self.accept_clients();
         }
@@ -406,7 +410,7 @@ impl Shell {
             self.mark_queue();
             self.close_waiting_clients();
             if let Some(recorder) = &mut self.recorder {
-                recorder.flush();
+                recorder.flush(self.now);
             }
             let is_waiting = !self.readiness.is_ready();
             if is_waiting && self.links.is_complete() && self.is_coldplug_through() {

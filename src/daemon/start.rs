@@ -13,13 +13,13 @@ use super::options::CommandLine;
 use super::questions::Questions;
 use super::queue_file::QueueFile;
 use super::readiness::Readiness;
+use super::recorder::Recorder;
 use super::reload::Rules;
 use super::resync::Resync;
 use super::shell::{Shell, Stats, children_max};
 use super::source::Sources;
 use super::status::{self, StatusServer};
 use super::task::World;
-use super::trace::Recorder;
 use super::watch::Watches;
 use crate::builtin::Builtins;
 use crate::builtin::naming_scheme::Flag;
@@ -91,6 +91,9 @@ pub fn run(line: CommandLine) -> Result<(), Failure> {
     let readiness = Readiness::new(&text, ready_fd, parent, status, monotonic());
     let mut shell = assemble(line, settings, sockets, builtins, rules, readiness)?;
     let ended = shell.run().map_err(|e| format!("Cannot wait for events: {e}"));
+    if let Some(recorder) = shell.recorder.take() {
+        recorder.finish();
+    }
     // The kernel takes thousands of small pieces back faster than we could.
     std::mem::forget(shell.rules);
     ended
@@ -284,14 +287,14 @@ fn assemble(
     let poll = mio::Poll::new().map_err(failed)?;
     let sources = Sources::new(&poll).map_err(failed)?;
     let config = engine_config(&settings, &line.roots, &builtins);
+    let launcher = || Ok::<_, Failure>(Launcher::new(null()?, OWN_EXECUTABLE.to_owned()));
     let mut recorder = None;
     if let Some(path) = &line.record {
-        let mut created =
-            Recorder::create(path, &config).map_err(|e| format!("Cannot write {}: {e}", path.display()))?;
+        let mut created = Recorder::create(path, &launcher()?, &config)
+            .map_err(|e| format!("Cannot write {}: {e}", path.display()))?;
         created.rules(&rules.texts());
         recorder = Some(created);
     }
-    let launcher = || Ok::<_, Failure>(Launcher::new(null()?, OWN_EXECUTABLE.to_owned()));
     let mut children = Children::new(null()?, line.roots.lib.join("udev"), settings.timeout_signal);
     children.set_max(children_max(&settings));
     let signals = SignalFd::new(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP]).map_err(failed)?;

@@ -1,13 +1,13 @@
 //! Traces: every input of the engine, one JSON object a line, and running them again.
 //!
-//! `--record` writes inputs only; what the engine makes of them is computed again by `replay`, which
+//! `--record` ([`super::recorder`]) writes inputs only; what the engine makes of them is computed again by `replay`, which
 //! touches nothing of the system. So a trace is a bug report, and with the expected outputs beside it
 //! a test.
 //!
 //! Format: `{"us": <time in microseconds>, "<kind>": ...}`. Bytes that are UTF-8 are JSON strings, others
 //! arrays of numbers. The first line has the settings, each `rules` line the text of all rule files.
 
-use crate::engine::{Engine, EngineConfig, Input, JobId, Never, Reply};
+use crate::engine::{Engine, EngineConfig, Input, JobId, Never};
 use crate::model::effect::Done;
 use crate::model::event::{OrderedSet, Tags};
 use crate::model::record::Record;
@@ -18,81 +18,36 @@ use crate::rules::compile::{self, Accounts, CompileOptions, SourceFile};
 use crate::rules::program::RuleSet;
 use bstr::{BStr, BString, ByteSlice};
 use serde_json::{Map, Value, json};
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// The text of a rule file: path and content.
 pub type RuleText = (BString, BString);
 
-/// Writes a trace.
-pub struct Recorder {
-    out: BufWriter<File>,
-    failed: bool,
+/// The line of the settings.
+pub(super) fn render_config(config: &EngineConfig) -> Value {
+    let micros = |d: Duration| d.as_micros() as u64;
+    json!({"config": {
+        "event_timeout": micros(config.event_timeout),
+        "exec_delay": micros(config.exec_delay),
+        "blockdev_read_only": config.blockdev_read_only,
+        "coalesce_above": config.coalesce_above,
+        "strict_names": config.strict_names,
+        "in_initrd": config.in_initrd,
+    }})
 }
 
-impl Recorder {
-    /// Begins a trace.
-    pub fn create(path: &Path, config: &EngineConfig) -> io::Result<Recorder> {
-        let mut recorder = Recorder { out: BufWriter::new(File::create(path)?), failed: false };
-        recorder.config(config);
-        Ok(recorder)
-    }
+/// The line of the rules.
+pub(super) fn render_rules(files: &[RuleText]) -> Value {
+    let files: Vec<Value> = files.iter().map(|(path, text)| json!([bytes(path), bytes(text)])).collect();
+    json!({"rules": files})
+}
 
-    /// The settings that hold from here on.
-    pub fn config(&mut self, config: &EngineConfig) {
-        let micros = |d: Duration| d.as_micros() as u64;
-        self.line(&json!({"config": {
-            "event_timeout": micros(config.event_timeout),
-            "exec_delay": micros(config.exec_delay),
-            "blockdev_read_only": config.blockdev_read_only,
-            "coalesce_above": config.coalesce_above,
-            "strict_names": config.strict_names,
-            "in_initrd": config.in_initrd,
-        }}));
-    }
-
-    /// The rules that hold from here on. [`Input::Rules`] itself is not recorded: it holds no text.
-    pub fn rules(&mut self, files: &[RuleText]) {
-        let files: Vec<Value> = files.iter().map(|(path, text)| json!([bytes(path), bytes(text)])).collect();
-        self.line(&json!({"rules": files}));
-    }
-
-    /// One input.
-    pub fn record(&mut self, input: &Input, now: Now) {
-        if let Some(mut line) = render(input) {
-            line.insert("us".to_owned(), json!(now.as_micros() as u64));
-            self.line(&Value::Object(line));
-        }
-    }
-
-    /// A reply that the engine had at once: in the trace, an input like those that come later.
-    pub fn record_reply(&mut self, job: JobId, reply: &Reply, now: Now) {
-        self.record(&reply.clone().into_input(job), now);
-    }
-
-    /// What was written so far is on its way to the file: a crash loses what was not.
-    pub fn flush(&mut self) {
-        let flushed = self.out.flush();
-        self.check(flushed);
-    }
-
-    fn line(&mut self, value: &Value) {
-        if !self.failed {
-            let written = writeln!(self.out, "{value}");
-            self.check(written);
-        }
-    }
-
-    fn check(&mut self, result: io::Result<()>) {
-        if let Err(error) = result
-            && !std::mem::replace(&mut self.failed, true)
-        {
-            log::error!("Cannot write the trace, it ends here: {error}");
-        }
-    }
+/// The line of an input; rules have one of their own.
+pub(super) fn render_input(input: &Input, now: Now) -> Option<Value> {
+    let mut line = render(input)?;
+    line.insert("us".to_owned(), json!(now.as_micros() as u64));
+    Some(Value::Object(line))
 }
 
 /// Runs the inputs of a trace; returns what the engine wanted, one line each. `compile` makes rules of
@@ -479,25 +434,21 @@ mod tests {
 
     #[test]
     fn what_was_recorded_is_replayed_to_the_same_outputs() {
-        let path = std::env::temp_dir().join(format!("mudev-trace-{}", std::process::id()));
         let config = EngineConfig { event_timeout: Duration::from_secs(9), ..EngineConfig::default() };
-        let mut recorder = Recorder::create(&path, &config).unwrap();
-        recorder.rules(&[("/r/1.rules".into(), "x".into())]);
+        let mut lines = vec![render_config(&config), render_rules(&[("/r/1.rules".into(), "x".into())])];
         let mut engine = Engine::new(config, Arc::default());
         let mut expected = Vec::new();
         for (n, input) in [inputs().remove(0), Input::StopQueue, Input::Tick].into_iter().enumerate() {
             let now = Duration::from_micros(n as u64);
-            recorder.record(&input, now);
+            lines.extend(render_input(&input, now));
             engine.handle(input, now, &mut Never);
             while let Some(output) = engine.poll_output() {
                 expected.push(format!("{output:?}"));
             }
         }
-        recorder.flush();
-        let trace = std::fs::read(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
+        let trace: String = lines.iter().map(|line| format!("{line}\n")).collect();
         let seen = std::cell::RefCell::new(Vec::new());
-        let outputs = replay(&trace, &|files| {
+        let outputs = replay(trace.as_bytes(), &|files| {
             seen.borrow_mut().extend(files.to_vec());
             Arc::default()
         });

@@ -17,6 +17,7 @@ pub mod dying;
 pub mod operations;
 pub mod pool;
 pub mod rtnl;
+pub mod writer;
 
 use crate::sys;
 use crate::world::logger::complain_at_once;
@@ -36,6 +37,9 @@ pub const OPERATIONS: &str = "operations";
 /// argv[1] of the helper that passes rtnetlink requests on.
 pub const RTNL: &str = "rtnl";
 
+/// argv[1] of the helper that writes to a file.
+pub const WRITER: &str = "writer";
+
 /// Serves the socket on file descriptor 0 until its other end closes.
 pub fn main(args: Vec<OsString>) -> ExitCode {
     sys::process::set_comm(c"mudev-helper");
@@ -48,6 +52,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     let served = match args.get(1).and_then(|a| a.to_str()) {
         Some(OPERATIONS) => serve_operations(socket.as_fd()),
         Some(RTNL) => rtnl::serve_rtnl(socket.as_fd()),
+        Some(WRITER) => writer::serve_writer(socket.as_fd()),
         other => {
             return fail(&format!("cannot serve {other:?}"));
         }

@@ -364,6 +364,12 @@ pub fn set_comm(name: &CStr) {
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
 }
 
+/// Undoes what [`spawn`] asks for: that we are told to end when our parent does.
+pub fn outlive_parent() {
+    // SAFETY: no memory involved. Cannot fail.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, 0) };
+}
+
 /// Whether our effective user is root.
 pub fn is_root() -> bool {
     // SAFETY: no memory involved.

@@ -231,6 +231,12 @@ pub fn send_passing(fd: BorrowedFd, bytes: &[u8], passed: Option<BorrowedFd>) ->
     if n < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// Says that nothing more will be sent: the other end reads what there is, then the end of file.
+pub fn end_sending(fd: BorrowedFd) -> io::Result<()> {
+    // SAFETY: no memory involved.
+    check(unsafe { libc::shutdown(fd.as_raw_fd(), libc::SHUT_WR) }).map(drop)
+}
+
 /// Sends one datagram to the socket of a service manager: a path, or `@name` for an abstract one.
 /// Never waits.
 pub fn notify(target: &[u8], text: &[u8]) -> io::Result<()> {
