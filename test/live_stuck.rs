@@ -3,15 +3,18 @@
 
 #[path = "support/cell.rs"]
 mod cell;
+#[path = "support/fuse.rs"]
+mod fuse;
 #[path = "support/live.rs"]
 mod live;
 
+use fuse::{Fuse, Gate, Step};
 use live::{Live, eventually, in_cell, tool_path};
 use mudev::model::control::{Datagram, Message, VERSION_B};
 use mudev::sys::{process, unix};
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -133,7 +136,9 @@ fn whoever_waits_for_readiness_and_does_not_read_is_told_later() {
         let mut filler = File::from(writer.try_clone().expect("a copy"));
         unix::set_nonblocking(filler.as_fd()).expect("it is ours");
         while std::io::Write::write(&mut filler, &[b'x'; 4096]).is_ok() {}
-        let raw = std::os::fd::AsRawFd::as_raw_fd(&writer);
+        // Out of the way of the place that it goes to.
+        // SAFETY: no memory is involved; the child's exec closes it.
+        let raw = unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 100) };
         let live = Live::start_with("", |command| {
             command.arg("--ready-fd=7");
             // SAFETY: dup2 is safe between fork and exec.
@@ -141,7 +146,8 @@ fn whoever_waits_for_readiness_and_does_not_read_is_told_later() {
                 command.pre_exec(move || cell::check(libc::dup2(raw, 7)).map(drop));
             }
         });
-        drop((writer, filler));
+        // SAFETY: just made, and ours.
+        drop((writer, filler, unsafe { OwnedFd::from_raw_fd(raw) }));
         assert_eq!(adm(&["status"]).0, 0);
         let mut reader = File::from(reader);
         let mut last = Vec::new();
@@ -150,5 +156,91 @@ fn whoever_waits_for_readiness_and_does_not_read_is_told_later() {
             ended && last.ends_with(b"x\n")
         });
         live.stop();
+    });
+}
+
+/// A file system with one empty file, whose writes wait until the gate opens.
+fn slow_file(name: &str) -> (Fuse, Gate) {
+    let gate = Gate::closed();
+    let file = fuse::File::text(name, "").waits(Step::Write, gate.clone());
+    (Fuse::mount(Path::new("/run/slow"), vec![file]).expect("FUSE"), gate)
+}
+
+#[test]
+fn a_log_on_a_file_system_that_does_not_answer_is_no_different() {
+    in_cell(|| {
+        let (slow, gate) = slow_file("log");
+        let log = File::options().write(true).open(slow.file("log")).expect("a log");
+        let live = Live::start_with("", |command| {
+            command.arg("--debug").stderr(Stdio::from(log));
+        });
+        make_it_log(5000);
+        assert_eq!(adm(&["status"]).0, 0);
+        eventually("the helper waits for the file", || gate.waiting() > 0);
+        gate.open();
+        eventually("the count is said", || {
+            has_count(&String::from_utf8_lossy(&std::fs::read(slow.file("log")).unwrap_or_default()))
+        });
+        live.stop();
+    });
+}
+
+#[test]
+fn a_trace_on_a_file_system_that_does_not_answer_holds_up_nothing() {
+    in_cell(|| {
+        let (slow, gate) = slow_file("trace");
+        let mut live = Live::start_with("ENV{FINE}=\"1\"\n", |command| {
+            command.arg("--record=/run/slow/trace");
+        });
+        eventually("the helper waits for the file", || gate.waiting() > 0);
+        live::ip("link add v0 type veth peer name v1");
+        live.announced("add", "/devices/virtual/net/v0");
+        assert_eq!(adm(&["status"]).0, 0);
+        gate.open();
+        live.stop();
+        let text = std::fs::read_to_string(slow.file("trace")).expect("a trace");
+        assert!(text.contains("/devices/virtual/net/v0") && text.ends_with("}\n"), "it is whole");
+    });
+}
+
+#[test]
+fn a_trace_on_a_full_file_system_ends_with_one_message() {
+    in_cell(|| {
+        std::fs::create_dir("/run/full").expect("made");
+        cell::mount("none", "/run/full", "tmpfs", 0, "size=16k").expect("a small file system");
+        let mut live = Live::start_with("ENV{FINE}=\"1\"\n", |command| {
+            command.arg("--record=/run/full/trace");
+        });
+        let message = "The trace ends here, its file cannot be written: No space left on device";
+        for n in 0.. {
+            live::ip(&format!("link add v{n} type veth peer name w{n}"));
+            live.announced("add", &format!("/devices/virtual/net/v{n}"));
+            if live::log().contains(message) {
+                break;
+            }
+            assert!(n < 200, "{}", live::log());
+        }
+        live::ip("link add last0 type veth peer name last1");
+        live.announced("add", "/devices/virtual/net/last0");
+        assert_eq!(live::log().matches("The trace ends").count(), 1);
+        live.stop();
+    });
+}
+
+#[test]
+fn a_trace_goes_to_no_fifo() {
+    in_cell(|| {
+        live::run("mkfifo", &["/run/fifo"]);
+        let record = |reader: Option<File>| {
+            let mut command = Command::new(live::daemon_path());
+            let output = command.args(["--record=/run/fifo"]).stdin(Stdio::null()).output().expect("runs");
+            drop(reader);
+            (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+        };
+        let (code, error) = record(None);
+        assert!(code == Some(1) && error.contains("Cannot write /run/fifo: "), "{code:?} {error}");
+        let (code, error) = record(File::options().read(true).write(true).open("/run/fifo").ok());
+        let refused = error.contains("Cannot write /run/fifo: not a regular file");
+        assert!(code == Some(1) && refused, "{code:?} {error}");
     });
 }

@@ -6,8 +6,9 @@
 
 use super::trace::{self, RuleText};
 use crate::engine::{EngineConfig, Input, JobId, Reply};
+use crate::helper::dying::Dying;
 use crate::helper::pool::Launcher;
-use crate::helper::{WRITER, writer};
+use crate::helper::writer::{self, Content};
 use crate::model::Now;
 use crate::sys::{process, unix};
 use serde_json::Value;
@@ -100,6 +101,8 @@ pub struct Recorder {
     /// None: it has ended early, which was said.
     open: Option<Open>,
     again_at: Option<Now>,
+    /// Reaped when it has ended after an early end.
+    helper: Dying,
 }
 
 impl Recorder {
@@ -112,13 +115,15 @@ impl Recorder {
         if !file.metadata()?.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
-        let (_, socket) = launcher.start(WRITER)?;
-        unix::send_passing(socket.as_fd(), b"file", Some(file.as_fd()))?;
-        Ok(Recorder::to(socket, config))
+        let (child, socket) = writer::start(launcher, Content::Trace, file.as_fd())?;
+        let mut recorder = Recorder::to(socket, config);
+        recorder.helper.push(child);
+        Ok(recorder)
     }
 
     fn to(socket: OwnedFd, config: &EngineConfig) -> Recorder {
-        let mut recorder = Recorder { open: Some(Open { socket, unsent: Vec::new() }), again_at: None };
+        let open = Some(Open { socket, unsent: Vec::new() });
+        let mut recorder = Recorder { open, again_at: None, helper: Dying::default() };
         recorder.config(config);
         recorder
     }
@@ -154,13 +159,16 @@ impl Recorder {
 
     /// When to call [`Recorder::on_time`].
     pub fn timeout(&self) -> Option<Now> {
-        self.again_at
+        if self.open.is_some() { self.again_at } else { self.helper.timeout() }
     }
 
     /// Goes on where the helper had no room.
     pub fn on_time(&mut self, now: Now) {
         if self.again_at.is_some_and(|at| at <= now) {
             self.flush(now);
+        }
+        if self.open.is_none() && self.helper.timeout().is_some_and(|at| at <= now) {
+            self.helper.reap(now);
         }
     }
 
@@ -215,7 +223,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("mudev-{name}-{}", std::process::id()));
         let (ours, theirs) = unix::seqpacket_pair().unwrap();
         let file = File::create(&path).unwrap();
-        unix::send_passing(ours.as_fd(), b"file", Some(file.as_fd())).unwrap();
+        writer::pass_file(ours.as_fd(), Content::Trace, file.as_fd()).unwrap();
         (Recorder::to(ours, &EngineConfig::default()), theirs, path)
     }
 
@@ -252,7 +260,7 @@ mod tests {
     fn a_full_file_ends_the_trace_with_its_reason() {
         let (ours, theirs) = unix::seqpacket_pair().unwrap();
         let full = File::options().write(true).open("/dev/full").unwrap();
-        unix::send_passing(ours.as_fd(), b"file", Some(full.as_fd())).unwrap();
+        writer::pass_file(ours.as_fd(), Content::Trace, full.as_fd()).unwrap();
         let mut open = Open { socket: ours, unsent: vec![b'x'; 100] };
         let helper = std::thread::spawn(move || serve_writer(theirs.as_fd()));
         let reason = crate::model::Errno(libc::ENOSPC).to_string();

@@ -25,6 +25,7 @@ use crate::builtin::Builtins;
 use crate::builtin::naming_scheme::Flag;
 use crate::engine::{Engine, EngineConfig};
 use crate::helper::pool::{Launcher, Pool};
+use crate::helper::writer;
 use crate::model::Now;
 use crate::sys::clock::monotonic;
 use crate::sys::fs::Dir;
@@ -64,6 +65,13 @@ const LISTEN_FDS_MAX: i32 = 1024;
 pub fn run(line: CommandLine) -> Result<(), Failure> {
     fill_standard_descriptors().map_err(|e| format!("Cannot open /dev/null: {e}"))?;
     logger::start_daemon(&line.roots);
+    let own_fds = line.roots.proc.join("self/fd");
+    // A daemon that detaches leaves its standard error to others.
+    if (!line.daemon || line.debug)
+        && let Err(error) = pass_log_on(&own_fds)
+    {
+        log::warn!("The log is on a disk, and no helper writes it: {error}");
+    }
     let environment = |name: &str| std::env::var_os(name);
     let text = |name: &str| environment(name).and_then(|v| v.into_string().ok());
     let command_line = kernel_command_line(&line.roots);
@@ -77,7 +85,6 @@ pub fn run(line: CommandLine) -> Result<(), Failure> {
         log::warn!("Cannot raise the limit of open files: {error}");
     }
 
-    let own_fds = line.roots.proc.join("self/fd");
     let ready_fd = line.ready_fd.map(|fd| Output::new(process::take_fd(fd)?, &own_fds)).transpose();
     let ready_fd = ready_fd.map_err(|e| format!("--ready-fd: {e}"))?;
     let sockets = Sockets::open(&line)?;
@@ -232,6 +239,20 @@ fn detach(line: &CommandLine) -> Result<Option<OwnedFd>, Failure> {
     }
 }
 
+/// A log on a disk or in a network would hold the loop when that does not answer: a helper writes it then.
+fn pass_log_on(own_fds: &Path) -> Result<(), Failure> {
+    if !logger::may_wait() {
+        return Ok(());
+    }
+    let started = writer::start(&launcher()?, writer::Content::Log, io::stderr().as_fd());
+    let output = started.and_then(|(_, socket)| Output::new(socket, own_fds));
+    output.map(logger::redirect).map_err(|e| e.to_string())
+}
+
+fn launcher() -> Result<Launcher, Failure> {
+    Ok(Launcher::new(null()?, OWN_EXECUTABLE.to_owned()))
+}
+
 /// Rules, or none where nothing can be read.
 fn read_rules(line: &CommandLine, settings: &Settings) -> Rules {
     // Of the usual folders any may be missing; one that was asked for is meant.
@@ -287,7 +308,6 @@ fn assemble(
     let poll = mio::Poll::new().map_err(failed)?;
     let sources = Sources::new(&poll).map_err(failed)?;
     let config = engine_config(&settings, &line.roots, &builtins);
-    let launcher = || Ok::<_, Failure>(Launcher::new(null()?, OWN_EXECUTABLE.to_owned()));
     let mut recorder = None;
     if let Some(path) = &line.record {
         let mut created = Recorder::create(path, &launcher()?, &config)

@@ -85,6 +85,21 @@ impl Output {
         Ok((metadata.dev(), metadata.ino()))
     }
 
+    /// The kind of the file system that a regular file is on, as statfs(2) numbers it; None for anything else.
+    pub fn file_system(&self) -> io::Result<Option<u64>> {
+        if !File::from(self.fd.try_clone()?).metadata()?.is_file() {
+            return Ok(None);
+        }
+        // SAFETY: plain data that the kernel fills.
+        let mut found: libc::statfs = unsafe { std::mem::zeroed() };
+        // SAFETY: as above, of a descriptor that we hold.
+        match unsafe { libc::fstatfs(self.fd.as_raw_fd(), &mut found) } {
+            // The type of the number is the C library's choice; no number has more than 32 bits.
+            0 => Ok(Some(u64::from(found.f_type as u32))),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
     /// Writes what can be written now: how many bytes. WouldBlock if none can, since nobody reads;
     /// BrokenPipe if nobody ever will.
     pub fn write(&self, bytes: &[u8]) -> io::Result<usize> {

@@ -5,8 +5,8 @@
 //! count is said when there is room again; of a line that went in part the rest is kept and comes first.
 //! The kernel's log takes what it is given at once, and no more than its own limit of lines in a time.
 //!
-//! A regular file is written as it is: that goes to memory. A file system that may answer late is no
-//! place for a log; the daemon puts a process of its own in between (see [`redirect`]).
+//! A file in memory is written as it is. One on a disk or in a network is written by a helper, since both may
+//! answer late ([`may_wait`], [`redirect`], [`FileLog`]).
 
 use super::Roots;
 use crate::model::Now;
@@ -31,6 +31,10 @@ const MAX_RECORD: usize = 900;
 const FIRST_LOOK: Duration = Duration::from_secs(1);
 const LAST_LOOK: Duration = Duration::from_secs(60);
 
+/// File systems that hold files in memory (linux/magic.h).
+const TMPFS: u64 = 0x0102_1994;
+const RAMFS: u64 = 0x8584_58f6;
+
 /// Our own open files.
 const OWN_FDS: &str = "/proc/self/fd";
 
@@ -46,6 +50,13 @@ trait Taker {
 impl Taker for Output {
     fn take(&self, bytes: &[u8]) -> io::Result<usize> {
         self.write(bytes)
+    }
+}
+
+impl Taker for File {
+    fn take(&self, bytes: &[u8]) -> io::Result<usize> {
+        let mut file = self;
+        file.write(bytes)
     }
 }
 
@@ -126,6 +137,22 @@ impl<T: Taker> Sink<T> {
             self.rest = bytes[written..].to_vec();
         }
         written > 0 || bytes.is_empty()
+    }
+}
+
+/// A log in a file that lines are taken to, for the helper that does so.
+#[derive(Debug)]
+pub struct FileLog(Sink<File>);
+
+impl FileLog {
+    /// In this file, at its place.
+    pub fn new(file: File) -> FileLog {
+        FileLog(Sink::new(file))
+    }
+
+    /// Writes a line, its end included.
+    pub fn say(&mut self, line: &[u8], now: Now) {
+        self.0.say(line, now, |text| render(false, log::Level::Warn, text));
     }
 }
 
@@ -280,10 +307,19 @@ pub fn redirect(to: Output) {
     with_daemon(|log| log.stderr = Some(Sink::new(to)));
 }
 
-/// Whether standard error is a file.
-pub fn goes_to_file() -> bool {
-    let is_file = |log: &mut DaemonLog| log.stderr.as_ref().is_some_and(|sink| sink.to.kind() == Kind::File);
-    with_daemon(is_file).unwrap_or(false)
+/// Whether the log goes to a file that is not in memory.
+pub fn may_wait() -> bool {
+    let may_wait = |log: &mut DaemonLog| {
+        let Some(sink) = log.stderr.as_ref().filter(|sink| sink.to.kind() == Kind::File) else {
+            return false;
+        };
+        match sink.to.file_system() {
+            Ok(Some(kind)) => ![TMPFS, RAMFS].contains(&kind),
+            Ok(None) => false,
+            Err(_) => true,
+        }
+    };
+    with_daemon(may_wait).unwrap_or(false)
 }
 
 /// When [`on_time`] is to be called: something was dropped that was not said.

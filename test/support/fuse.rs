@@ -1,4 +1,4 @@
-//! A file system that answers when a test wants it to: a few read-only files (programs too), each step of
+//! A file system that answers when a test wants it to: a few files (programs too), each step of
 //! which may take a while, wait for a gate, or never end. It speaks the kernel's protocol on /dev/fuse
 //! (include/uapi/linux/fuse.h) from a thread of the test.
 //!
@@ -38,6 +38,7 @@ pub enum Step {
     Attributes,
     Open,
     Read,
+    Write,
 }
 
 /// Requests wait at it until it is opened; one that is never opened is a server that never answers.
@@ -118,6 +119,15 @@ impl File {
     }
 }
 
+impl File {
+    /// What a fuse_write_in says.
+    fn write(&mut self, request: &[u8]) {
+        let (start, length) = (u64_at(request, 8) as usize, u32_at(request, 16) as usize);
+        self.content.resize(self.content.len().max(start + length), 0);
+        self.content[start..start + length].copy_from_slice(&request[40..40 + length]);
+    }
+}
+
 /// A mounted file system; unmounted and ended when dropped.
 pub struct Fuse {
     path: PathBuf,
@@ -164,8 +174,10 @@ impl Drop for Fuse {
 const LOOKUP: u32 = 1;
 const FORGET: u32 = 2;
 const GETATTR: u32 = 3;
+const SETATTR: u32 = 4;
 const OPEN: u32 = 14;
 const READ: u32 = 15;
+const WRITE: u32 = 16;
 const RELEASE: u32 = 18;
 const FLUSH: u32 = 25;
 const INIT: u32 = 26;
@@ -236,6 +248,11 @@ impl Server {
     fn handle(&mut self, request: &[u8]) {
         let (opcode, unique, node) = (u32_at(request, 4), u64_at(request, 8), u64_at(request, 16));
         let body = &request[HEADER..];
+        if opcode == WRITE
+            && let Some(file) = node.checked_sub(ROOT + 1).and_then(|at| self.files.get_mut(at as usize))
+        {
+            file.write(body);
+        }
         let file = node.checked_sub(ROOT + 1).and_then(|at| self.files.get(at as usize));
         let (file, step, result) = match opcode {
             FORGET | BATCH_FORGET | INTERRUPT => return,
@@ -250,9 +267,11 @@ impl Server {
                     None => (None, None, Err(libc::ENOENT)),
                 }
             }
-            GETATTR => (file, Some(Step::Attributes), Ok(attributes(file, node))),
+            // Of what can be set only the size matters, and files are written from their beginning.
+            GETATTR | SETATTR => (file, Some(Step::Attributes), Ok(attributes(file, node))),
             OPEN => (file, Some(Step::Open), Ok(opened(file))),
             READ => (file, Some(Step::Read), Ok(piece(file.map_or(&[], |file| &file.content), body))),
+            WRITE => (file, Some(Step::Write), Ok([u32_at(body, 16), 0].map(u32::to_ne_bytes).concat())),
             OPENDIR => (None, None, Ok(opened(None))),
             READDIR => (None, None, Ok(piece(&self.directory(), body))),
             RELEASE | RELEASEDIR | FLUSH => (None, None, Ok(Vec::new())),

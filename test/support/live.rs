@@ -171,8 +171,9 @@ pub fn spawn_ready(mut command: Command, change: impl FnOnce(&mut Command)) -> C
     command.env("NOTIFY_SOCKET", "/run/notify").stdin(Stdio::null());
     command.stdout(log_file.try_clone().expect("a second handle")).stderr(log_file);
     change(&mut command);
-    let child = command.spawn().expect("starts the daemon");
+    let mut child = command.spawn().expect("starts the daemon");
     if let Err(error) = notify.wait_ready(LIMIT) {
+        let _ = child.kill();
         panic!("the daemon was not ready: {error}\n--- log\n{}", log());
     }
     child
