@@ -11,8 +11,9 @@ use crate::helper::dying::Dying;
 use crate::model::command::split_command;
 use crate::model::{Event, Now};
 use crate::rules::ask::Exit;
+use crate::sys::child::{self, Child, Ended, ExecStrings, Program, Spawn};
 use crate::sys::clock::monotonic;
-use crate::sys::process::{self, Child, Ended, ExecStrings, Spawn};
+use crate::sys::process;
 use bstr::{BString, ByteSlice};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::CString;
@@ -221,17 +222,30 @@ impl Children {
             if wanted.budget.deadline <= now {
                 log::warn!("{}: not starting '{}', its time is used up", wanted.event, wanted.command);
                 self.finished.push(wanted.not_started(true));
-            } else if let Err(error) = self.start(sources, &wanted, now) {
-                log::warn!("{}: cannot execute '{}': {error}", wanted.event, wanted.command);
-                self.finished.push(wanted.not_started(false));
+            } else {
+                self.start(sources, wanted, now);
             }
         }
     }
 
-    fn start(&mut self, sources: &Sources, wanted: &Wanted, now: Now) -> io::Result<()> {
-        let Wanted { job, purpose, event, command, env, budget } = wanted;
+    fn start(&mut self, sources: &Sources, mut wanted: Wanted, now: Now) {
+        let env = std::mem::take(&mut wanted.env);
+        if let Err(error) = self.try_to_start(sources, &wanted, env, now) {
+            log::warn!("{}: cannot execute '{}': {error}", wanted.event, wanted.command);
+            self.finished.push(wanted.not_started(false));
+        }
+    }
+
+    fn try_to_start(
+        &mut self,
+        sources: &Sources,
+        wanted: &Wanted,
+        envp: ExecStrings,
+        now: Now,
+    ) -> io::Result<()> {
+        let Wanted { job, purpose, event, command, budget, .. } = wanted;
         let words = split_command(command);
-        let path = self.path_of(words.first().map_or(&[], |w| w.as_slice()))?;
+        let program = Program::Path(self.path_of(words.first().map_or(&[], |w| w.as_slice()))?);
         let mut argv = ExecStrings::new();
         words.iter().for_each(|word| argv.push(&[word]));
 
@@ -244,10 +258,10 @@ impl Children {
             let stdout = out.as_ref().map_or(null, |(_, w)| w.as_fd());
             let stderr = err.as_ref().map_or(null, |(_, w)| w.as_fd());
             let stdio = [null, stdout, stderr];
-            process::spawn(&Spawn { path: &path, argv: &argv, envp: env, stdio, new_group: true })?
+            child::spawn(Spawn { program, argv, envp, stdio })?
         };
         let name = format!("{event}: '{command}'");
-        log::debug!("{name} started as process {}", child.pid);
+        log::debug!("{name} started as process {}", child.pid());
 
         let id = self.next_id;
         self.next_id += 1;
@@ -270,7 +284,7 @@ impl Children {
             killed_at: None,
         };
         if let Err(error) = running.watch(sources, id) {
-            let _ = process::kill_group(running.child.pid, libc::SIGKILL);
+            let _ = running.child.signal(libc::SIGKILL);
             self.lost.push(running.child);
             return Err(error);
         }
@@ -302,7 +316,7 @@ impl Children {
     /// A child has ended: takes its status and what output there still is.
     pub fn on_exit(&mut self, id: u64) {
         let Some(child) = self.running.get_mut(&id) else { return };
-        match process::try_wait(&child.child.pidfd) {
+        match child.child.try_wait() {
             Ok(None) => return,
             Ok(Some(ended)) => child.ended = Some(ended),
             Err(error) => {
@@ -357,7 +371,7 @@ impl Children {
         for (&id, child) in &mut self.running {
             if !child.warned && child.budget.warn_at <= now {
                 child.warned = true;
-                log::warn!("{} (process {}) takes long", child.name, child.child.pid);
+                log::warn!("{} (process {}) takes long", child.name, child.child.pid());
             }
             match child.killed_at {
                 None if child.budget.deadline <= now => {
@@ -378,7 +392,7 @@ impl Children {
     fn give_up(&mut self, id: u64) {
         let Some(mut child) = self.running.remove(&id) else { return };
         if child.ended.is_none() {
-            log::error!("{} (process {}) does not end, going on without it", child.name, child.child.pid);
+            log::error!("{} (process {}) does not end, going on without it", child.name, child.child.pid());
             child.kill(libc::SIGKILL);
         }
         self.finished.push(Finished {
@@ -454,7 +468,7 @@ enum Progress {
 
 impl Running {
     fn watch(&self, sources: &Sources, id: u64) -> io::Result<()> {
-        sources.add(self.child.pidfd.as_fd(), Source::Child(id))?;
+        sources.add(self.child.as_fd(), Source::Child(id))?;
         for (stream, source) in self.streams.iter().zip([Source::ChildOut(id), Source::ChildErr(id)]) {
             if let Some(stream) = stream {
                 sources.add(stream.pipe.as_fd(), source)?;
@@ -526,15 +540,15 @@ impl Running {
 
     /// The whole group; SIGCONT, so that a stopped program can follow any other signal than KILL.
     fn kill(&mut self, signal: i32) {
-        log::error!("{} (process {}) is past its time, sending signal {signal}", self.name, self.child.pid);
+        log::error!("{} (process {}) is past its time, sending signal {signal}", self.name, self.child.pid());
         if self.ended.is_some() {
             // Only output is open: the group may be another's by now.
             self.streams = [None, None];
             return;
         }
-        let mut sent = process::kill_group(self.child.pid, signal);
+        let mut sent = self.child.signal(signal);
         if signal != libc::SIGKILL {
-            sent = sent.and(process::kill_group(self.child.pid, libc::SIGCONT));
+            sent = sent.and_then(|()| self.child.signal(libc::SIGCONT));
         }
         if let Err(error) = sent {
             log::warn!("{}: cannot send it a signal: {error}", self.name);
@@ -554,6 +568,9 @@ impl Running {
             Some(Ended::Killed(signal)) => {
                 let name = crate::world::config::signal_name(signal).unwrap_or("?");
                 log::log!(level, "{} was ended by signal {signal} ({name})", self.name);
+            }
+            Some(Ended::NotExecuted(errno)) => {
+                log::warn!("{}: cannot be executed: {}", self.name, io::Error::from_raw_os_error(errno));
             }
             None => {}
         }

@@ -12,8 +12,8 @@ use crate::helper::pool::Launcher;
 use crate::links::{Change, Origin, Reply, Table};
 use crate::model::event::BuildFnv;
 use crate::model::{Errno, IfIndex, Now};
+use crate::sys::child::Child;
 use crate::sys::netlink::Batch;
-use crate::sys::process::{self, Child};
 use crate::sys::unix;
 use bstr::BString;
 use std::collections::{HashMap, VecDeque};
@@ -332,7 +332,7 @@ impl Links {
     fn helper_died(&mut self, answered: &mut Answered) {
         let Some(helper) = self.helper.take() else { return };
         log::warn!("The helper for rtnetlink died");
-        let _ = process::kill_group(helper.child.pid, libc::SIGKILL);
+        let _ = helper.child.signal(libc::SIGKILL);
         self.dying.push(helper.child);
         self.outbox.clear();
         for seq in self.requests.keys().copied().collect::<Vec<_>>() {
@@ -412,7 +412,7 @@ fn fitting(messages: &VecDeque<Vec<u8>>) -> usize {
 impl Drop for Links {
     fn drop(&mut self) {
         if let Some(helper) = &self.helper {
-            let _ = process::kill_group(helper.child.pid, libc::SIGKILL);
+            let _ = helper.child.signal(libc::SIGKILL);
         }
     }
 }

@@ -210,7 +210,7 @@ fn detach(line: &CommandLine) -> Result<Option<OwnedFd>, Failure> {
     let failed = |e: io::Error| format!("Cannot detach: {e}");
     let (reader, writer) = process::pipe().map_err(failed)?;
     match process::fork().map_err(failed)? {
-        Forked::Parent(_) => {
+        Forked::Parent => {
             drop(writer);
             let forever = Duration::from_secs(u64::from(u32::MAX));
             let mut byte = [0];

@@ -2,7 +2,7 @@
 //! they are looked at from time to time.
 
 use crate::model::Now;
-use crate::sys::process::{self, Child};
+use crate::sys::child::Child;
 use std::time::Duration;
 
 /// Between two looks. One that hangs in the kernel may do so for long.
@@ -24,7 +24,7 @@ impl Dying {
     /// Reaps those that have ended by now.
     pub fn reap(&mut self, now: Now) {
         self.looked_at = now;
-        self.children.retain(|child| matches!(process::try_wait(&child.pidfd), Ok(None)));
+        self.children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
     }
 
     /// When to look again.

@@ -9,8 +9,8 @@
 use super::dying::Dying;
 use super::operations::{MAX_MESSAGE, Operation, Reply};
 use crate::model::Now;
-use crate::sys::process::{Child, ExecStrings, Spawn};
-use crate::sys::{process, unix};
+use crate::sys::child::{self, Child, ExecStrings, Program, Spawn};
+use crate::sys::unix;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::CString;
 use std::fs::File;
@@ -68,8 +68,8 @@ impl Launcher {
         argv.push(&[kind.as_bytes()]);
         let stderr = std::io::stderr();
         let stdio = [theirs.as_fd(), self.null.as_fd(), stderr.as_fd()];
-        let what = Spawn { path: &self.executable, argv: &argv, envp: &envp, stdio, new_group: true };
-        process::spawn(&what).map(|child| (child, ours))
+        let program = Program::Path(self.executable.clone());
+        child::spawn(Spawn { program, argv, envp, stdio }).map(|child| (child, ours))
     }
 }
 
@@ -250,7 +250,7 @@ impl<C> Pool<C> {
     /// Takes a helper out; the caller has seen to its work.
     fn end(&mut self, id: u64) {
         if let Some(helper) = self.helpers.remove(&id) {
-            if let Err(error) = process::kill_group(helper.child.pid, libc::SIGKILL) {
+            if let Err(error) = helper.child.signal(libc::SIGKILL) {
                 log::debug!("Cannot kill a helper: {error}");
             }
             self.dying.push(helper.child);

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 pub mod account;
 pub mod at_once;
+pub mod child;
 pub mod clock;
 pub mod cpu;
 #[cfg(test)]
