@@ -11,32 +11,9 @@ mod live;
 #[path = "support/loops.rs"]
 mod loops;
 
-use live::{Live, fresh_uuid, in_cell, ip, write_uevent};
+use live::{Live, fresh_uuid, in_cell, ip, unrelated_events_go_through, write_uevent};
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
-
-const MEDIAN: Duration = Duration::from_millis(10);
-const WORST_OF_HUNDRED: Duration = Duration::from_millis(100);
-
-/// A `change` of /dev/null every 10 ms, a hundred times; each answer is waited for.
-fn unrelated_events_go_through(live: &mut Live, while_what: &str) {
-    let mut latencies: Vec<Duration> = (0..100)
-        .map(|_| {
-            let uuid = fresh_uuid();
-            let start = Instant::now();
-            write_uevent("/sys/devices/virtual/mem/null", &format!("change {uuid}"));
-            live.announced_that("change of null", |m| m.get("SYNTH_UUID") == uuid);
-            let took = start.elapsed();
-            std::thread::sleep(Duration::from_millis(10).saturating_sub(took));
-            took
-        })
-        .collect();
-    latencies.sort();
-    println!("{while_what}: median {:?}, p99 {:?}", latencies[50], latencies[98]);
-    assert!(latencies[50] < MEDIAN, "{while_what}: median {:?}", latencies[50]);
-    assert!(latencies[98] < WORST_OF_HUNDRED, "{while_what}: p99 {:?}", latencies[98]);
-}
 
 #[test]
 fn while_a_program_runs() {

@@ -295,8 +295,13 @@ impl Drop for Launch {
 /// Returns before the child executes: whether it can is told by how it ends, [`Ended::NotExecuted`].
 /// Errors: what clone and mmap say; EINVAL for descriptors that cannot stand where they should.
 pub fn spawn(what: Spawn) -> io::Result<Child> {
-    spawn_in(what, if raw::LEAVES_ERRNO { Memory::Shared } else { Memory::Copied })
+    let shares = raw::LEAVES_ERRNO && std::env::var_os(COPY_MEMORY).is_none();
+    spawn_in(what, if shares { Memory::Shared } else { Memory::Copied })
 }
+
+/// The variable of the environment that has children get a copy of our memory: for valgrind, which has no
+/// other way to start one.
+const COPY_MEMORY: &str = "MUDEV_COPY_MEMORY";
 
 fn spawn_in(what: Spawn, memory: Memory) -> io::Result<Child> {
     let stdio = [what.stdio[0].as_raw_fd(), what.stdio[1].as_raw_fd(), what.stdio[2].as_raw_fd()];
