@@ -7,6 +7,7 @@
 
 use super::pool::Launcher;
 use crate::model::Errno;
+use crate::sys::child::Child;
 use crate::sys::clock::monotonic;
 use crate::sys::process;
 use crate::sys::unix;
@@ -35,11 +36,7 @@ impl Content {
 }
 
 /// Starts a writer for an open file; returns it and the non-blocking socket for what is to be written.
-pub fn start(
-    launcher: &Launcher,
-    content: Content,
-    file: BorrowedFd,
-) -> io::Result<(process::Child, OwnedFd)> {
+pub fn start(launcher: &Launcher, content: Content, file: BorrowedFd) -> io::Result<(Child, OwnedFd)> {
     let (child, socket) = launcher.start(super::WRITER)?;
     pass_file(socket.as_fd(), content, file)?;
     Ok((child, socket))
