@@ -20,6 +20,10 @@ use forks::Forks;
 const STEPS_PER_BYTE: usize = 8;
 const STEPS_MIN: usize = 256;
 
+/// Brackets of one pattern that are not closed, or that close in several places: for each of them the rest of the
+/// pattern is read. A pattern with more matches nothing.
+const MAX_OPEN_BRACKETS: usize = 64;
+
 /// Whether `text` matches `pattern`, a case-sensitive shell pattern without alternatives.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     Glob::new(pattern, false).matches(text)
@@ -72,8 +76,16 @@ impl Glob {
         let mut rest = pattern;
         // Behind the last `*`: how many elements there are before it, and the pattern from there on.
         let (mut kept, mut segment) = (0, pattern);
+        let mut open_brackets = 0;
         while !rest.is_empty() {
             let (piece, length) = parse_piece(rest, ignore_case);
+            if rest[0] == b'[' && length == 1 {
+                open_brackets += 1;
+            }
+            if open_brackets > MAX_OPEN_BRACKETS {
+                elements.push(Element::Never);
+                break;
+            }
             rest = &rest[length..];
             match piece {
                 Piece::Element(Element::AnyRun) => {
@@ -383,6 +395,15 @@ fn parse_member(text: &[u8], ignore_case: bool) -> Option<Member> {
         (_, Endpoint::Named(_)) => (None, length, false),
     };
     match range {
+        Some(range) if range.start() == range.end() => {
+            bytes.insert(first);
+            // A byte that is no lower case one of itself is never met folded.
+            if ignore_case && fold(first, true) == first {
+                bytes.insert(first.to_ascii_uppercase());
+            } else if ignore_case {
+                bytes = ByteSet::default();
+            }
+        }
         Some(range) => bytes.insert_all(|byte| range.contains(&fold(byte, ignore_case))),
         None => bytes.insert(first),
     }
@@ -558,6 +579,18 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn patterns_full_of_open_brackets_are_read_in_bounded_time() {
+        let start = std::time::Instant::now();
+        let text = "[".repeat(MAX_OPEN_BRACKETS);
+        assert!(matches(text.as_bytes(), text.as_bytes()));
+        for piece in ["[", "[a", "[a-", "[[=a=]", "[\\]", "[5+-[:digit:]]", "[a+-[=b=]]*"] {
+            let pattern = piece.repeat(16 * 1024 / piece.len());
+            assert!(!matches(pattern.as_bytes(), pattern.as_bytes()), "{piece}");
+        }
+        assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
     }
 
     /// Pieces that meet the corners of sets more often than random bytes would.

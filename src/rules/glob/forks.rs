@@ -1,6 +1,6 @@
 //! The end of a pattern in which a set has several ends: all readings are followed at once.
 
-use super::{ByteSet, Element, Piece, fold, parse_piece};
+use super::{ByteSet, Element, MAX_OPEN_BRACKETS, Piece, fold, parse_piece};
 
 /// The places of a pattern that a reading can come to, the first one first.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -43,6 +43,7 @@ impl Forks {
         let mut offsets = vec![0];
         numbers[0] = 0;
         let mut places = Vec::new();
+        let mut open_brackets = 0;
         while let Some(&offset) = offsets.get(places.len()) {
             let mut number = |to: usize| {
                 if numbers[to] == UNKNOWN {
@@ -53,9 +54,14 @@ impl Forks {
             };
             places.push(match &pattern[offset..] {
                 [] => Place::End,
+                [b'[', ..] if open_brackets > MAX_OPEN_BRACKETS => Place::Element(Element::Never, 0),
                 rest => match parse_piece(rest, ignore_case) {
-                    (Piece::Element(element), length) => Place::Element(element, number(offset + length)),
+                    (Piece::Element(element), length) => {
+                        open_brackets += usize::from(rest[0] == b'[' && length == 1);
+                        Place::Element(element, number(offset + length))
+                    }
                     (Piece::Fork(branches), _) => {
+                        open_brackets += 1;
                         let branch = |(set, length)| (set, number(offset + length));
                         Place::Fork(branches.into_iter().map(branch).collect())
                     }
