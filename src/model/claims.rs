@@ -175,6 +175,23 @@ impl Claims {
         self.stacks.keys().map(|link| link.as_bstr())
     }
 
+    /// The symlinks that a device wants; looks at all there are.
+    pub fn links_of(&self, id: &DeviceId) -> Vec<BString> {
+        let wanted = self.stacks.iter().filter(|(_, stack)| stack.rank_of_id.contains_key(id));
+        wanted.map(|(link, _)| link.clone()).collect()
+    }
+
+    /// The symlinks that each device wants.
+    pub fn by_device(&self) -> HashMap<DeviceId, Vec<BString>> {
+        let mut links: HashMap<DeviceId, Vec<BString>> = HashMap::new();
+        for (link, stack) in &self.stacks {
+            for id in stack.rank_of_id.keys() {
+                links.entry(id.clone()).or_default().push(link.clone());
+            }
+        }
+        links
+    }
+
     /// Number of symlinks that someone wants.
     pub fn len(&self) -> usize {
         self.stacks.len()
@@ -325,6 +342,15 @@ mod tests {
         claims.claim(b"b", &id(2), 0, b"/dev/2");
         claims.release(b"a", &id(1));
         assert_eq!(claims.links().collect::<Vec<_>>(), ["b"]);
+        claims.claim(b"c", &id(2), 0, b"/dev/2");
+        let mut links = claims.links_of(&id(2));
+        links.sort();
+        assert_eq!((links, claims.links_of(&id(1))), (vec!["b".into(), "c".into()], vec![]));
+        assert_eq!(
+            claims.by_device().into_iter().map(|(i, l)| (i, l.len())).collect::<Vec<_>>(),
+            [(id(2), 2)]
+        );
+        claims.release(b"c", &id(2));
         assert_eq!(claims.len(), 1);
     }
 

@@ -69,6 +69,13 @@ impl Errno {
     pub fn name(self) -> Option<&'static str> {
         errno_names::errno_name(self.0)
     }
+
+    /// Whether room, memory or descriptors are short, or a file system is not writable or ill for now: what failed
+    /// by this may succeed later.
+    pub fn is_shortage(self) -> bool {
+        use libc::{EDQUOT, EIO, EMFILE, ENFILE, ENOMEM, ENOSPC, EROFS};
+        matches!(self.0, ENOSPC | EDQUOT | EMFILE | ENFILE | ENOMEM | EROFS | EIO)
+    }
 }
 
 impl std::fmt::Debug for Errno {

@@ -3,11 +3,14 @@
 //! * [`ClaimsDir::open`], then [`ClaimsDir::load`] once: the table of an earlier run, from disk.
 //! * [`ClaimsDir::apply`] drops and makes the claims of one event; `/dev/<link>` follows.
 //! * [`ClaimsDir::set_number_link`], [`ClaimsDir::remove_number_link`]: `/dev/block/8:0`.
+//! * [`ClaimsDir::agree`]: what a crash has left is brought in line with the record of a device.
+//! * [`ClaimsDir::finish`]: what failed for want of room is done again.
 //!
 //! Who owns a symlink is decided in `model::claims`; this file makes the disk agree. What must stay
-//! true: a symlink is relative and replaced at once; whatever is no symlink is never replaced; nothing
-//! is written through a symlink that lies in the way, and nothing outside `/dev`. An error concerns
-//! one symlink; the others are done.
+//! true: a symlink is relative; [`symlinks`] says how it is written. A symlink in `/dev` has a claim on disk for
+//! as long as it is there: the claim is noted first and dropped last, so that what a crash leaves can be found.
+//! Whoever removes claims from the disk finds them there again after the next event of the device. An error
+//! concerns one symlink; the others are done.
 
 use super::Sysfs;
 use super::atomic;
@@ -15,13 +18,18 @@ use super::database::{Records, file_name, missing_is_fine, open_or_make};
 use super::symlinks::{self, SymlinkError, split_last};
 use crate::model::claims::{Claims, Decision, Entry, Symlink};
 use crate::model::hash::{escape_link, unescape_link};
-use crate::model::{DevNum, DeviceId, Errno};
+use crate::model::record::Record;
+use crate::model::{DevNum, DeviceId, Errno, LinkSet};
 use crate::sys::fs::Dir;
 use bstr::{BStr, BString, ByteSlice};
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
 const DIR_MODE: u32 = 0o755;
+
+/// Symlinks that are remembered to be done again; when there are more, all are.
+const MAX_UNFINISHED: usize = 4096;
 
 /// Why one symlink is not as it should be.
 #[derive(Debug)]
@@ -52,12 +60,26 @@ impl LinkError {
         matches!(&self.kind, LinkErrorKind::Claim(error) if error.kind() == io::ErrorKind::NotFound)
     }
 
+    /// Whether the same may succeed later; the link is then remembered by [`ClaimsDir::finish`].
+    pub fn is_shortage(&self) -> bool {
+        self.kind.is_shortage()
+    }
+
     /// The error number that an event which fails by this reports.
     pub fn errno(&self) -> Errno {
         match &self.kind {
             LinkErrorKind::BadName | LinkErrorKind::BadNode(_) => Errno(libc::EINVAL),
             LinkErrorKind::Occupied => Errno(libc::EEXIST),
             LinkErrorKind::Dev(error) | LinkErrorKind::Claim(error) => Errno::of(error),
+        }
+    }
+}
+
+impl LinkErrorKind {
+    fn is_shortage(&self) -> bool {
+        match self {
+            LinkErrorKind::Dev(error) | LinkErrorKind::Claim(error) => Errno::of(error).is_shortage(),
+            LinkErrorKind::BadName | LinkErrorKind::BadNode(_) | LinkErrorKind::Occupied => false,
         }
     }
 }
@@ -86,14 +108,32 @@ pub struct ClaimsDir {
     links: Dir,
     umask_spares_modes: bool,
     claims: Claims,
+    /// Where disk and table differ because something failed that may succeed later.
+    unfinished: BTreeSet<BString>,
+    /// More differ than are remembered.
+    too_many_unfinished: bool,
 }
 
 impl ClaimsDir {
     /// Opens both folders; `dev` is `/dev`, `udev` is `/run/udev`. The table is empty.
     pub fn open(dev: &Path, udev: &Dir) -> io::Result<ClaimsDir> {
         let links = open_or_make(udev, b"links")?;
-        let umask_spares_modes = atomic::umask_spares_modes(&links);
-        Ok(ClaimsDir { dev: Dir::open(dev)?, links, umask_spares_modes, claims: Claims::new() })
+        Ok(ClaimsDir {
+            umask_spares_modes: atomic::umask_spares_modes(&links),
+            dev: Dir::open(dev)?,
+            links,
+            claims: Claims::new(),
+            unfinished: BTreeSet::new(),
+            too_many_unfinished: false,
+        })
+    }
+
+    /// Writes claims to this `/run/udev` from now on. The table stays; each claim is on disk again after the
+    /// next event of its device.
+    pub fn reopen(&mut self, udev: &Dir) -> io::Result<()> {
+        self.links = open_or_make(udev, b"links")?;
+        self.umask_spares_modes = atomic::umask_spares_modes(&self.links);
+        Ok(())
     }
 
     /// The table.
@@ -111,11 +151,123 @@ impl ClaimsDir {
         release: &[BString],
         claim: &[BString],
     ) -> Vec<LinkError> {
-        let released = release.iter().map(|link| (link, self.release(link, id, devnode)));
-        let mut errors: Vec<_> = released.filter_map(named_error).collect();
-        let claimed = claim.iter().map(|link| (link, self.claim(link, id, priority, devnode)));
-        errors.extend(claimed.filter_map(named_error));
+        let mut errors = Vec::new();
+        for link in release {
+            let released = self.release(link, id, devnode);
+            errors.extend(self.note(link, released));
+        }
+        for link in claim {
+            let claimed = self.claim(link, id, priority, devnode);
+            errors.extend(self.note(link, claimed));
+        }
         errors
+    }
+
+    /// Remembers what may succeed later.
+    fn note(&mut self, link: &BString, result: Result<(), LinkErrorKind>) -> Option<LinkError> {
+        let kind = result.err()?;
+        if kind.is_shortage() {
+            if self.unfinished.len() < MAX_UNFINISHED {
+                self.unfinished.insert(link.clone());
+            } else {
+                self.too_many_unfinished = true;
+            }
+        }
+        Some(LinkError { link: link.clone(), kind })
+    }
+
+    /// Whether disk and table differ because something failed that may succeed later.
+    pub fn is_unfinished(&self) -> bool {
+        self.too_many_unfinished || !self.unfinished.is_empty()
+    }
+
+    /// Does again what failed for want of room; what fails once more is remembered further.
+    pub fn finish(&mut self) -> Vec<LinkError> {
+        let mut links = std::mem::take(&mut self.unfinished);
+        if std::mem::take(&mut self.too_many_unfinished) {
+            links.extend(self.claims.links().map(BStr::to_owned));
+            let on_disk = self.links.names().unwrap_or_default();
+            links.extend(on_disk.iter().filter_map(|dir| unescape_link(dir)));
+        }
+        let mut errors = Vec::new();
+        for link in links {
+            let finished = self.finish_link(&link);
+            errors.extend(self.note(&link, finished));
+        }
+        errors
+    }
+
+    /// Makes the disk agree with the table in all that concerns one symlink.
+    fn finish_link(&mut self, link: &BString) -> Result<(), LinkErrorKind> {
+        plain_name(link)?;
+        let ids: Vec<DeviceId> = self.claims.ranked(link).map(|claim| claim.id.clone()).collect();
+        for id in &ids {
+            self.write_entry(link, id, true).map_err(LinkErrorKind::Claim)?;
+        }
+        self.point_to_owner(link, None)?;
+        self.drop_strange_entries(link).map_err(LinkErrorKind::Claim)
+    }
+
+    /// Removes the entries of devices that have no claim.
+    fn drop_strange_entries(&self, link: &[u8]) -> io::Result<()> {
+        let dir = escape_link(link);
+        let opened = match self.links.open_dir(&dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            opened => opened?,
+        };
+        let is_claimed =
+            |name: &[u8]| DeviceId::parse(name).is_some_and(|id| self.claims.get(link, &id).is_some());
+        for name in opened.names()?.iter().filter(|name| !name.starts_with(b".") && !is_claimed(name)) {
+            missing_is_fine(opened.unlink(name))?;
+        }
+        if self.claims.ranked(link).next().is_none() { self.remove_claim_dir(&dir) } else { Ok(()) }
+    }
+
+    /// Drops the claims of a device but those on `links`: after an event that ended half-way nobody else knows what
+    /// it had claimed.
+    pub fn keep_only(&mut self, id: &DeviceId, devnode: &[u8], links: &LinkSet) -> Vec<LinkError> {
+        let mut release = self.claims.links_of(id);
+        release.retain(|link| !links.contains(link));
+        self.apply(id, devnode, 0, &release, &[])
+    }
+
+    /// Brings the claims of a device in line with its record, which is the truth: a crash may have come between
+    /// them. `claimed` are its claims in the table; `devnode` is its node if it is there. Symlinks that
+    /// lead elsewhere are left alone where table and record agree.
+    pub fn agree(
+        &mut self,
+        id: &DeviceId,
+        record: &Record,
+        claimed: &[BString],
+        devnode: Option<&BStr>,
+    ) -> Vec<LinkError> {
+        let release: Vec<_> = claimed.iter().filter(|link| !record.links.contains(link)).cloned().collect();
+        let agrees = |link: &BStr| {
+            let is_claimed = self.claims.get(link, id).is_some_and(|claim| claim.priority == record.priority);
+            is_claimed && self.dev.exists(link)
+        };
+        let claim: Vec<_> = match devnode {
+            Some(_) => record.links.iter().filter(|link| !agrees(link)).map(BStr::to_owned).collect(),
+            None => Vec::new(),
+        };
+        self.apply(id, devnode.unwrap_or_default(), record.priority, &release, &claim)
+    }
+
+    /// Removes what a crash has left of replacing symlinks in `/dev`, wherever somebody claims one.
+    pub fn sweep_dev(&self) -> io::Result<()> {
+        let numbers = [&b""[..], b"block", b"char"];
+        let folders: BTreeSet<&[u8]> =
+            self.claims.links().map(|link| split_last(link).0).chain(numbers).collect();
+        folders.into_iter().try_for_each(|folder| symlinks::sweep(&self.dev, folder))
+    }
+
+    /// The devices that have a symlink in `/dev/block` or `/dev/char`.
+    pub fn number_links(&self) -> Vec<DeviceId> {
+        let list = |folder: &[u8], id: fn(DevNum) -> DeviceId| {
+            let names = self.dev.open_dir(folder).and_then(|dir| dir.names()).unwrap_or_default();
+            names.into_iter().filter_map(move |name| DevNum::parse(&name).map(id))
+        };
+        list(b"block", DeviceId::Block).chain(list(b"char", DeviceId::Char)).collect()
     }
 
     fn claim(
@@ -146,27 +298,35 @@ impl ClaimsDir {
         if !self.dev.read_link(link).is_ok_and(|present| present == relative_target(link, node)) {
             return Ok(());
         }
-        self.point_to_owner(link, id)
+        self.point_to_owner(link, Some(id))
     }
 
-    /// Makes the disk agree. The symlink is done even if the claim cannot be noted.
+    /// Makes the disk agree. A symlink is made even if the claim cannot be noted; a claim stays on disk until the
+    /// symlink is as it must be.
     fn perform(&mut self, link: &[u8], id: &DeviceId, decision: Decision) -> Result<(), LinkErrorKind> {
         let noted = match decision.entry {
-            Entry::Keep => Ok(()),
-            Entry::Write => self.write_entry(link, id),
-            Entry::Remove => self.remove_entry(link, id, false),
-            Entry::RemoveLast => self.remove_entry(link, id, true),
+            // One that should be there already is looked at all the same: somebody may have removed it.
+            Entry::Keep => self.write_entry(link, id, false),
+            Entry::Write => self.write_entry(link, id, true),
+            Entry::Remove | Entry::RemoveLast => Ok(()),
         };
         let linked = match decision.symlink {
             Symlink::Nothing => Ok(()),
             Symlink::Remove => self.remove_symlink(link),
-            // One that should be right already is looked at all the same: somebody may have removed it.
-            Symlink::Keep(_) | Symlink::Point(_) => self.point_to_owner(link, id),
+            // The same holds for the symlink.
+            Symlink::Keep(_) | Symlink::Point(_) => self.point_to_owner(link, Some(id)),
         };
-        linked.and(noted.map_err(LinkErrorKind::Claim))
+        let dropped = match decision.entry {
+            Entry::Remove | Entry::RemoveLast if matches!(&linked, Err(LinkErrorKind::Dev(_))) => Ok(()),
+            Entry::Remove => self.remove_entry(link, id, false),
+            Entry::RemoveLast => self.remove_entry(link, id, true),
+            Entry::Keep | Entry::Write => Ok(()),
+        };
+        linked.and(noted.and(dropped).map_err(LinkErrorKind::Claim))
     }
 
-    fn point_to_owner(&mut self, link: &[u8], processed: &DeviceId) -> Result<(), LinkErrorKind> {
+    /// Points the symlink to the best claim; that of the device being processed needs no node yet.
+    fn point_to_owner(&mut self, link: &[u8], processed: Option<&DeviceId>) -> Result<(), LinkErrorKind> {
         match self.present_owner(link, processed) {
             Some(node) => self.point(link, node.as_bstr()),
             None => self.remove_symlink(link),
@@ -175,19 +335,19 @@ impl ClaimsDir {
 
     /// Node, relative to `/dev`, of the best claim whose node is there. That of the device being
     /// processed is not asked for.
-    fn present_owner(&mut self, link: &[u8], processed: &DeviceId) -> Option<BString> {
+    fn present_owner(&mut self, link: &[u8], processed: Option<&DeviceId>) -> Option<BString> {
         let mut owner = self.claims.owner(link)?.clone();
         loop {
             let node = node_name(&owner.devnode).ok();
-            if let Some(node) = node.filter(|node| owner.id == *processed || self.dev.exists(node)) {
+            if let Some(node) = node.filter(|node| processed == Some(&owner.id) || self.dev.exists(node)) {
                 return Some(node.to_owned());
             }
             owner = self.claims.set_absent(link, &owner.id)?.clone();
         }
     }
 
-    /// `links/<esc>/<id>` -> `<priority>:<devnode>`, as in the table.
-    fn write_entry(&self, link: &[u8], id: &DeviceId) -> io::Result<()> {
+    /// `links/<esc>/<id>` -> `<priority>:<devnode>`, as in the table. `is_new`: one that is there says something else.
+    fn write_entry(&self, link: &[u8], id: &DeviceId, is_new: bool) -> io::Result<()> {
         let Some(claim) = self.claims.get(link, id) else { return Ok(()) };
         let target = [claim.priority.to_string().as_bytes(), b":", &claim.devnode].concat();
         let dir = escape_link(link);
@@ -200,9 +360,10 @@ impl ClaimsDir {
             result => result,
         };
         match made {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && is_new => {
                 atomic::replace_symlink(&self.links, &target, &entry)
             }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             result => result,
         }
     }
@@ -256,7 +417,11 @@ impl ClaimsDir {
     pub fn load(&mut self, records: &Records, sysfs: &Sysfs) -> io::Result<Vec<LinkError>> {
         let mut errors = Vec::new();
         let mut found = Vec::new();
-        for dir in self.links.names()? {
+        let names = self.links.names()?;
+        if let Err(error) = atomic::sweep_names(&self.links, &names) {
+            log::warn!("Cannot remove what is left of writing claims: {error}");
+        }
+        for dir in names.into_iter().filter(|name| !atomic::is_temporary(name)) {
             if let Err(error) = self.load_dir(&dir, records, sysfs, &mut found) {
                 let link = unescape_link(&dir).unwrap_or(dir);
                 errors.push(LinkError { link, kind: LinkErrorKind::Claim(error) });
@@ -268,7 +433,7 @@ impl ClaimsDir {
             self.claims.claim(&old.link, &old.id, old.priority, &old.devnode);
         }
         for old in found.iter().filter(|old| !old.is_current_form) {
-            if let Err(error) = self.write_entry(&old.link, &old.id) {
+            if let Err(error) = self.write_entry(&old.link, &old.id, true) {
                 errors.push(LinkError { link: old.link.clone(), kind: LinkErrorKind::Claim(error) });
             }
         }
@@ -305,7 +470,9 @@ impl ClaimsDir {
     ) -> io::Result<()> {
         let opened = self.links.open_dir(dir)?;
         let mut is_empty = true;
-        for name in opened.names()? {
+        let names = opened.names()?;
+        atomic::sweep_names(&opened, &names)?;
+        for name in names {
             if name.starts_with(b".") {
                 continue;
             }
@@ -374,10 +541,6 @@ fn read_claim(
         return Ok(None);
     }
     Ok(Some(OldClaim { link, id, priority, devnode, mtime_nsec, is_current_form }))
-}
-
-fn named_error((link, result): (&BString, Result<(), LinkErrorKind>)) -> Option<LinkError> {
-    result.err().map(|kind| LinkError { link: link.clone(), kind })
 }
 
 impl From<SymlinkError> for LinkErrorKind {
@@ -669,6 +832,114 @@ mod tests {
         let left: Vec<_> =
             std::fs::read_dir(tree.path(links)).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(left, ["disk\\x2fx"]);
+    }
+
+    /// All entries of the claims on disk, `link/id>target`.
+    fn entries(tree: &Tree) -> Vec<String> {
+        let list = |path: &str| Dir::open(&tree.path(path)).unwrap().names().unwrap();
+        let mut entries = Vec::new();
+        for dir in list("run/udev/links") {
+            for name in list(&format!("run/udev/links/{dir}")) {
+                let entry = format!("run/udev/links/{dir}/{name}");
+                entries.push(format!("{dir}/{name}>{}", target(tree, &entry).unwrap_or_default()));
+            }
+        }
+        entries.sort();
+        entries
+    }
+
+    #[test]
+    fn claims_that_others_removed_are_back_after_the_next_event_of_each_device() {
+        for removed in ["links", "links/l", "links/l/b8:1"] {
+            let tree = tree();
+            let mut dir = open(&tree);
+            claim(&mut dir, 1, 0, "l");
+            claim(&mut dir, 2, 5, "l");
+            let before = entries(&tree);
+            assert_eq!(before, ["l/b8:1>0:/dev/sd1", "l/b8:2>5:/dev/sd2"]);
+            let path = tree.path("run/udev").join(removed);
+            std::fs::remove_dir_all(&path).or_else(|_| std::fs::remove_file(&path)).unwrap();
+            if removed == "links" {
+                let errors = dir.apply(&id(1), b"/dev/sd1", 0, &[], &["l".into()]);
+                assert!(errors.len() == 1 && errors[0].is_of_missing_folder(), "{errors:?}");
+                dir.reopen(&open_udev_dir(&tree.roots().run).unwrap()).unwrap();
+            }
+            for (minor, priority) in [(1, 0), (2, 5)] {
+                assert_eq!(claim(&mut dir, minor, priority, "l"), NONE, "{removed}");
+            }
+            assert_eq!(entries(&tree), before, "{removed}");
+            assert_eq!(target(&tree, "dev/l").as_deref(), Some("sd2"));
+        }
+    }
+
+    #[test]
+    fn what_a_crash_left_is_swept_and_brought_in_line_with_the_records() {
+        let tree = tree();
+        let record = |links: &[&str], priority| Record {
+            links: links.iter().copied().collect(),
+            priority,
+            ..Record::default()
+        };
+        {
+            let mut dir = open(&tree);
+            claim(&mut dir, 1, 0, "a/kept");
+            // Its record was not written any more.
+            claim(&mut dir, 1, 0, "a/new");
+            claim(&mut dir, 2, 7, "a/kept");
+            claim(&mut dir, 3, 0, "b/c/gone");
+        }
+        for left in ["dev/a/.#kept", "run/udev/links/a\\x2fkept/.#b8:1", "dev/.#x", "dev/block/.#8:1"] {
+            tree.link(left, "half");
+        }
+        tree.file("run/udev/links/.#umask", "").dir("run/udev/links/empty");
+        let mut dir = load(&tree);
+        let claimed = dir.claims().by_device();
+        dir.sweep_dev().unwrap();
+        let node = |minor: u32| BString::from(super::tests::node(minor));
+        let mut agree = |minor: u32, record: &Record, is_there: bool| {
+            let node = node(minor);
+            let devnode = is_there.then(|| node.as_bstr());
+            let errors = dir.agree(&id(minor), record, &claimed[&id(minor)], devnode);
+            assert!(errors.is_empty(), "{errors:?}");
+        };
+        agree(1, &record(&["a/kept", "a/lost"], 0), true);
+        // The event that raised the priority did not come to its end.
+        agree(2, &record(&["a/kept"], -1), true);
+        agree(3, &Record::default(), false);
+        assert_eq!(
+            entries(&tree),
+            ["a\\x2fkept/b8:1>0:/dev/sd1", "a\\x2fkept/b8:2>-1:/dev/sd2", "a\\x2flost/b8:1>0:/dev/sd1"]
+        );
+        assert_eq!(target(&tree, "dev/a/kept").as_deref(), Some("../sd1"));
+        assert_eq!(target(&tree, "dev/a/lost").as_deref(), Some("../sd1"));
+        assert!(!tree.path("dev/b").exists() && target(&tree, "dev/a/new").is_none());
+        let mut left = Dir::open(&tree.path("dev/a")).unwrap().names().unwrap();
+        left.sort();
+        assert_eq!(left, ["kept", "lost"]);
+        assert!(target(&tree, "dev/.#x").is_none() && target(&tree, "dev/block/.#8:1").is_none());
+    }
+
+    #[test]
+    fn after_an_event_that_ended_half_way_nothing_of_it_is_kept() {
+        let tree = tree();
+        let mut dir = open(&tree);
+        for link in ["a", "b/c"] {
+            claim(&mut dir, 1, 0, link);
+        }
+        claim(&mut dir, 2, 0, "a");
+        assert!(dir.keep_only(&id(1), b"/dev/sd1", &["a"].into_iter().collect()).is_empty());
+        assert_eq!(entries(&tree), ["a/b8:1>0:/dev/sd1", "a/b8:2>0:/dev/sd2"]);
+        assert!(dir.keep_only(&id(2), b"", &LinkSet::default()).is_empty());
+        assert_eq!(target(&tree, "dev/a").as_deref(), Some("sd1"));
+        assert!(!tree.path("dev/b").exists());
+    }
+
+    #[test]
+    fn number_links_are_listed_and_other_names_are_not() {
+        let tree = tree();
+        tree.link("dev/block/8:1", "../sd1").link("dev/char/x", "../y").link("dev/char/1:3", "../null");
+        let dir = open(&tree);
+        assert_eq!(dir.number_links(), [id(1), DeviceId::Char(DevNum { major: 1, minor: 3 })]);
     }
 
     #[test]
