@@ -55,18 +55,65 @@ fn mount_tmpfs(onto: &str, options: &str) {
 }
 
 #[test]
-fn a_full_run_costs_the_record_and_nothing_else() {
+fn a_record_that_a_full_run_has_no_room_for_is_kept_and_written_later() {
     in_cell(|| {
         mount_tmpfs("/run/full", "size=64k,mode=755");
         let RunDir { mut database, .. } = open(Path::new("/run/full"));
         let n1 = id("n1");
         database.write_record(&n1, &record("old"), Sticky::No, true).expect("there is room");
-        let error = errno(database.write_record(&n1, &record("x".repeat(100_000)), Sticky::No, true));
+        let large = record("x".repeat(100_000));
+        let error = errno(database.write_record(&n1, &large, Sticky::No, true));
         assert_eq!(error, Some(libc::ENOSPC));
-        assert_eq!(database.read_record(&n1).expect("to read"), None);
+        // Nobody is told of the former one any more, and the next event of the device knows the new one.
         assert_eq!(std::fs::read_dir("/run/full/udev/data").expect("a folder").count(), 0);
+        assert_eq!(database.read_record(&n1).expect("to read"), Some(large));
+        assert!(
+            database.is_unfinished() && database.finish(|_| false).is_err() && database.try_room().is_ok()
+        );
+        database.finish(|id| *id == n1).expect("its next event will write it");
         database.write_record(&n1, &record("new"), Sticky::No, true).expect("there is room again");
         assert_eq!(database.read_record(&n1).expect("to read"), Some(record("new")));
+        assert!(!database.is_unfinished());
+    });
+}
+
+#[test]
+fn what_there_was_no_room_for_is_done_when_there_is() {
+    in_cell(|| {
+        mount_tmpfs("/run/full", "size=64k,nr_inodes=40,mode=755");
+        let RunDir { mut database, mut claims, .. } = open(Path::new("/run/full"));
+        let null = id("c1:3");
+        let (old, new) = (["old".into()], ["a/new".into()]);
+        assert!(claims.apply(&null, b"/dev/null", 0, &[], &old).is_empty());
+        database.write_record(&null, &record("rewritten"), Sticky::No, true).expect("there is room");
+        std::fs::write("/run/full/page", vec![0; 64 << 10]).expect_err("fills it");
+        // The file that is there stays: it says that the device is being processed, which is true for others.
+        let errors = [
+            database.write_record(&null, &record("x".repeat(8000)), Sticky::AsBefore, true),
+            database.end_record(&null, &record("end"), Sticky::Yes, true),
+            database.try_room(),
+        ];
+        assert_eq!(errors.map(errno), [Some(libc::ENOSPC); 3]);
+        assert!(std::fs::read_to_string("/run/full/udev/data/c1:3").expect("a record").contains("rewritten"));
+        std::fs::remove_file("/run/full/page").expect("was written");
+        database.finish(|_| false).expect("there is room");
+        let text = std::fs::read_to_string("/run/full/udev/data/c1:3").expect("a record");
+        assert_eq!((text.as_str(), database.is_unfinished()), ("E:A=end\nV:1\n", false));
+
+        for n in 0.. {
+            if std::fs::write(format!("/run/full/fill{n}"), "").is_err() {
+                break;
+            }
+        }
+        let errors = claims.apply(&null, b"/dev/null", 0, &[], &new);
+        assert!(errors.len() == 1 && errors[0].is_shortage() && claims.is_unfinished(), "{errors:?}");
+        assert_eq!((claims.finish().len(), claims.is_unfinished()), (1, true));
+        std::fs::remove_file("/run/full/fill0").expect("was made");
+        std::fs::remove_file("/run/full/fill1").expect("was made");
+        assert!(claims.try_room().is_ok() && claims.finish().is_empty() && !claims.is_unfinished());
+        let entry = std::fs::read_link("/run/full/udev/links/a\\x2fnew/c1:3").expect("a claim");
+        assert_eq!(entry, Path::new("0:/dev/null"));
+        assert!(Path::new("/dev/a/new").exists() && Path::new("/dev/old").exists());
     });
 }
 

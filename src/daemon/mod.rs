@@ -12,6 +12,7 @@ pub mod coldplug;
 pub mod control;
 pub mod disks;
 pub mod intake;
+mod interrupted;
 pub mod leftovers;
 pub mod links;
 pub mod listener;
@@ -30,6 +31,7 @@ pub mod source;
 pub mod status;
 pub mod task;
 pub mod trace;
+pub mod unfinished;
 pub mod watch;
 
 mod start;

@@ -10,6 +10,7 @@ use crate::links::{Lookup, Table, request};
 use crate::model::effect::{Done, Effect};
 use crate::model::{Errno, Event, IfIndex, announcement};
 use crate::sys::netlink;
+use crate::world::claims_dir::LinkError;
 use crate::world::nodes;
 use bstr::BString;
 use std::io;
@@ -20,8 +21,23 @@ use std::sync::Arc;
 const UDEV_GROUP: u32 = 2;
 
 impl World {
-    /// Tries an effect; see [`super::task`].
+    /// Tries an effect; see [`super::task`]. One that fails for want of room is remembered.
     pub(super) fn perform(
+        &mut self,
+        links: &mut Table,
+        job: JobId,
+        event: &Event,
+        effect: &Effect,
+        facts: &[Fact],
+    ) -> Result<Done, Need> {
+        let done = self.try_effect(links, job, event, effect, facts)?;
+        if let Done::Failed(errno) = done {
+            self.unfinished.on_failure(event, effect, errno);
+        }
+        Ok(done)
+    }
+
+    fn try_effect(
         &mut self,
         links: &mut Table,
         job: JobId,
@@ -57,21 +73,32 @@ impl World {
                     return Err(Need::Helper(Operation::SetReadOnly { path: path.into(), devnum: *devnum }));
                 }
             },
-            Effect::ReadRecord { id } => match self.database.read_record(id) {
-                Ok(record) => Done::Record(record.map(Arc::new)),
-                Err(error) => failed(format_args!("{title}: cannot read the record {id}"), error),
-            },
-            Effect::WriteRecord { id, record, sticky, keep_empty } => {
-                let result = self.database.write_record(id, record, *sticky, *keep_empty);
+            Effect::ReadRecord { id } => {
+                self.unfinished.on_begin(id);
+                match self.database.read_record(id) {
+                    Ok(record) => Done::Record(record.map(Arc::new)),
+                    Err(error) => failed(format_args!("{title}: cannot read the record {id}"), error),
+                }
+            }
+            Effect::WriteRecord { id, record, sticky, keep_empty, is_end } => {
+                let result = self.write_store(|world| match is_end {
+                    true => world.database.end_record(id, record, *sticky, *keep_empty),
+                    false => world.database.write_record(id, record, *sticky, *keep_empty),
+                });
                 self.database.remember(id, &event.properties);
+                if result.is_ok() {
+                    self.record_stands(event, effect);
+                }
                 self.written(format_args!("{title}: cannot write the record {id}"), result)
             }
-            Effect::RemoveRecord { id } => io_done(
-                format_args!("{title}: cannot remove the record {id}"),
-                self.database.remove_record(id),
-            ),
+            Effect::RemoveRecord { id } => {
+                self.record_stands(event, effect);
+                let result = self.database.remove_record(id);
+                io_done(format_args!("{title}: cannot remove the record {id}"), result)
+            }
             Effect::AddTags { id, tags } => {
-                let result = self.database.add_tags(id, tags);
+                let result = self.write_store(|world| world.database.add_tags(id, tags));
+                self.watch_new_tags();
                 self.written(format_args!("{title}: cannot write the tag index"), result)
             }
             Effect::RemoveTags { id, tags } => io_done(
@@ -103,10 +130,13 @@ impl World {
                 )
             }
             Effect::Links { id, devnode, priority, release, claim } => {
+                let mut errors = self.claims.apply(id, devnode, *priority, release, claim);
+                if errors.iter().any(LinkError::is_of_missing_folder) && self.mend_folders() {
+                    errors = self.claims.apply(id, devnode, *priority, release, claim);
+                }
                 // An error on one symlink does not keep the others.
-                for error in self.claims.apply(id, devnode, *priority, release, claim) {
+                for error in errors {
                     log::warn!("{title}: {error}");
-                    self.folder_is_gone |= error.is_of_missing_folder();
                 }
                 Done::Ok
             }
@@ -130,11 +160,11 @@ impl World {
         })
     }
 
-    /// What was to be written in `/run/udev`. That the folder is gone is said once; then it is made anew.
-    fn written(&mut self, what: std::fmt::Arguments, result: io::Result<()>) -> Done {
-        let is_gone = result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+    /// What was to be written in `/run/udev`. That its folder is gone and cannot be made anew is said once, by who
+    /// tried.
+    fn written(&self, what: std::fmt::Arguments, result: io::Result<()>) -> Done {
         match result {
-            Err(error) if is_gone && std::mem::replace(&mut self.folder_is_gone, true) => {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.mended.is_some() => {
                 Done::Failed(Errno::of(&error))
             }
             result => io_done(what, result),

@@ -45,6 +45,11 @@ impl QueueFile {
         (self.exists, self.is_stuck) = (busy, false);
     }
 
+    /// Whether it could not be created or removed.
+    pub(super) fn is_stuck(&self) -> bool {
+        self.is_stuck
+    }
+
     /// Whether its folder was not there since this was last asked.
     pub(super) fn take_failure(&mut self) -> bool {
         std::mem::take(&mut self.has_failed)

@@ -1,6 +1,6 @@
 //! Making sysfs and `/run/udev` agree again, where events did not: after a loss of events all devices are
 //! triggered, and devices that are gone are removed; at the start the latter is done for what vanished
-//! while no daemon ran.
+//! while no daemon ran, after what an earlier daemon has left half done ([`super::interrupted`]).
 //!
 //! All of it goes in slices, between which the loop does its other work: with thousands of devices it takes
 //! a good part of a second.
@@ -14,10 +14,11 @@
 //! does not say what an announcement must (DEVPATH, SUBSYSTEM): what is left of it goes silently.
 
 use super::coldplug::Action;
+use super::interrupted::Interrupted;
 use super::shell::Shell;
 use crate::engine::Input;
 use crate::links::Lookup;
-use crate::model::{DevNum, DeviceId, Now, SeqNum};
+use crate::model::{DevNum, DeviceId, Errno, Now, SeqNum};
 use crate::sys::clock::monotonic;
 use crate::world::enumerate::{self, Filter, Kind, Scan};
 use bstr::{BString, ByteSlice};
@@ -42,6 +43,8 @@ pub struct Resync {
 enum Stage {
     #[default]
     Idle,
+    /// What was interrupted by the end of an earlier daemon?
+    Interrupted(Box<Interrupted>),
     /// Which devices are there?
     Scan(Box<Scan>),
     /// What is to be triggered, and who is not there?
@@ -82,38 +85,46 @@ impl PartialOrd for InOrder {
 impl Resync {
     /// Devices are being looked at that will be triggered.
     pub(super) fn is_scanning(&self) -> bool {
-        matches!(self.stage, Stage::Scan(_) | Stage::Look(_))
+        match &self.stage {
+            Stage::Interrupted(interrupted) => interrupted.is_scan_wanted,
+            stage => matches!(stage, Stage::Scan(_) | Stage::Look(_)),
+        }
     }
 
     /// When there is something to do.
     pub fn timeout(&self) -> Option<Now> {
-        match self.stage {
-            Stage::Wait { until, .. } => Some(until),
+        match &self.stage {
+            Stage::Wait { until, .. } => Some(*until),
+            Stage::Interrupted(interrupted) => interrupted.until,
             _ => None,
         }
     }
 }
 
 impl Shell {
-    /// Looks at all devices, whatever was under way before.
+    /// Looks at all devices, whatever was under way before; what was interrupted comes first.
     pub(super) fn start_scan(&mut self) {
-        self.resync.stage = Stage::Scan(Box::new(Scan::new(Kind::All)));
+        match &mut self.resync.stage {
+            Stage::Interrupted(interrupted) => interrupted.is_scan_wanted = true,
+            stage => *stage = Stage::Scan(Box::new(Scan::new(Kind::All))),
+        }
     }
 
-    /// Looks for what devices have left behind that vanished before we came. Events of a file speak of
-    /// devices that nobody has.
+    /// Looks for what an earlier daemon has left half done, and for what devices have left behind that vanished
+    /// before we came. Events of a file speak of devices that nobody has.
     pub(super) fn look_for_leftovers(&mut self) {
         if !self.intake.is_finite() {
-            let ids = self.world.database.known().cloned().collect();
-            self.resync.stage = Stage::Doubt { ids, gone: Vec::new() };
+            self.resync.stage = Stage::Interrupted(Box::new(self.list_interrupted()));
         }
     }
 
     /// Whether there is something to do at once.
     pub(super) fn resync_has_work(&self) -> bool {
-        match self.resync.stage {
+        match &self.resync.stage {
             Stage::Idle | Stage::Wait { .. } => false,
             Stage::Scan(_) | Stage::Look(_) => true,
+            Stage::Interrupted(interrupted) if interrupted.until.is_some() => false,
+            Stage::Interrupted(_) => self.links.is_complete(),
             // The link table says whether a link is there, when it knows.
             Stage::Doubt { .. } | Stage::Remove { .. } => self.links.is_complete(),
         }
@@ -128,6 +139,11 @@ impl Shell {
             let number = self.engine.newest().unwrap_or(SeqNum(1));
             self.resync.stage = Stage::Remove { gone: std::mem::take(gone), number, removed: 0 };
         }
+        if let Stage::Interrupted(interrupted) = &mut self.resync.stage
+            && interrupted.until.is_some_and(|until| until <= self.now)
+        {
+            interrupted.until = None;
+        }
         if !self.resync_has_work() {
             return;
         }
@@ -141,6 +157,14 @@ impl Shell {
     fn resync_step(&mut self, stage: Stage) -> Stage {
         match stage {
             Stage::Idle | Stage::Wait { .. } => stage,
+            Stage::Interrupted(mut interrupted) => match self.look_at_interrupted(&mut interrupted) {
+                true => Stage::Interrupted(interrupted),
+                false if interrupted.is_scan_wanted => Stage::Scan(Box::new(Scan::new(Kind::All))),
+                false => {
+                    let ids = self.world.database.known().cloned().collect();
+                    Stage::Doubt { ids, gone: Vec::new() }
+                }
+            },
             Stage::Scan(mut scan) => match scan.step(&self.sysfs, &Filter::default()) {
                 true => Stage::Scan(scan),
                 false => Stage::Look(Box::new(Look {
@@ -210,7 +234,7 @@ impl Shell {
     }
 
     /// Whether there is no such device any more. Where that cannot be told, there is.
-    fn is_gone(&self, id: &DeviceId) -> bool {
+    pub(super) fn is_gone(&self, id: &DeviceId) -> bool {
         let by_number = |folder: &[u8], number: &DevNum| {
             !self.sysfs.exists(folder, number.to_string().as_bytes()) && self.sysfs.exists(folder, b"")
         };
@@ -250,7 +274,7 @@ impl Shell {
     }
 
     /// All that is known of the device is what an earlier daemon has left behind: that goes too.
-    fn drop_device(&mut self, id: &DeviceId) {
+    pub(super) fn drop_device(&mut self, id: &DeviceId) {
         self.world.watches.drop_watch(id);
         let world = &mut self.world;
         let dropped = world.database.read_record(id).and_then(|record| {
@@ -264,18 +288,28 @@ impl Shell {
         });
         if let Err(error) = dropped {
             log::warn!("Cannot drop what {id} has left behind: {error}");
+            if Errno::of(&error).is_shortage() {
+                self.world.unfinished.is_left(id);
+            }
         }
-        let by_number = match id {
+        if let DeviceId::Net(ifindex) = id {
+            self.links.table.forget(*ifindex);
+        }
+        self.remove_number_link(id);
+    }
+
+    /// Removes the symlink by number that a device has left.
+    pub(super) fn remove_number_link(&mut self, id: &DeviceId) {
+        let removed = match id {
             DeviceId::Block(number) => self.world.claims.remove_number_link(true, *number),
             DeviceId::Char(number) => self.world.claims.remove_number_link(false, *number),
-            DeviceId::Net(ifindex) => {
-                self.links.table.forget(*ifindex);
-                Ok(())
-            }
-            DeviceId::Named { .. } => Ok(()),
+            DeviceId::Net(_) | DeviceId::Named { .. } => Ok(()),
         };
-        if let Err(error) = by_number {
+        if let Err(error) = removed {
             log::warn!("{error}");
+            if error.is_shortage() {
+                self.world.unfinished.is_left(id);
+            }
         }
     }
 }

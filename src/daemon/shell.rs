@@ -203,6 +203,7 @@ impl Shell {
             self.coldplug.timeout(),
             self.resync.timeout(),
             self.leftovers.timeout(),
+            self.world.unfinished.timeout(),
             logger::timeout(),
             self.recorder.as_ref().and_then(Recorder::timeout),
             self.control.as_ref().and_then(|c| c.listener().timeout()),
@@ -405,6 +406,7 @@ impl Shell {
     /// What waits for an idle loop.
     fn after_work(&mut self) {
         self.mend_run_folder();
+        self.finish_what_failed();
         self.go_on_with_coldplug();
         if self.inbox.is_empty() && !self.intake.is_ready() && !self.world.watches.is_ready() {
             self.mark_queue();
@@ -507,6 +509,7 @@ impl Shell {
 
     fn read_watches(&mut self) {
         self.world.watches.read();
+        self.world.take_folder_changes();
         while let Some(id) = self.world.watches.poll_written() {
             self.node_was_written(&id);
         }

@@ -377,13 +377,14 @@ fn watch_dir(udev: &Dir) -> Option<WatchDir> {
 
 impl Shell {
     /// Owner and mode of nodes that are there without an event (rules.md 8.10).
-    fn set_up_static_nodes(&self) {
+    pub(super) fn set_up_static_nodes(&mut self) {
         if let Err(error) = nodes::sweep_static_node_tags(&self.roots) {
             log::warn!("Cannot clean the tags of static nodes: {error}");
         }
         for node in &self.rules.current().static_nodes {
             if let Err(errno) = nodes::apply_static_node(&self.roots, node) {
                 log::warn!("Cannot set up the static node {}: {errno}", node.name);
+                self.world.unfinished.static_nodes |= errno.is_shortage();
             }
         }
     }

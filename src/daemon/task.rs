@@ -9,6 +9,7 @@
 use super::absent::{Absent, Family};
 use super::disks::DiskLocks;
 use super::slow::SlowAttributes;
+use super::unfinished::Unfinished;
 use super::watch::{FollowUps, Watches};
 use crate::builtin::{self, Builtins};
 use crate::engine::{JobId, Reply};
@@ -130,8 +131,10 @@ pub struct World {
     pub(super) locks: DiskLocks,
     /// Tasks that wait, one for each job at most.
     pub(super) pending: HashMap<JobId, Pending, BuildFnv>,
-    /// A folder in `/run/udev` was not there when something was to be written.
-    pub(super) folder_is_gone: bool,
+    /// What failed for want of room.
+    pub unfinished: Unfinished,
+    /// A folder in `/run/udev` was gone and was made anew, or could not be.
+    pub(super) mended: Option<io::Result<()>>,
 }
 
 impl World {
@@ -139,7 +142,7 @@ impl World {
     pub fn open(
         roots: &Roots,
         builtins: Builtins,
-        watches: Watches,
+        mut watches: Watches,
         announcer: Option<OwnedFd>,
     ) -> io::Result<World> {
         let udev = database::open_udev_dir(&roots.run)?;
@@ -149,6 +152,7 @@ impl World {
         for error in claims.load(database.records(), &answers.sysfs)? {
             log::warn!("{error}");
         }
+        watches.watch_folders();
         Ok(World {
             answers,
             database,
@@ -158,7 +162,8 @@ impl World {
             announcer,
             locks: DiskLocks::default(),
             pending: HashMap::default(),
-            folder_is_gone: false,
+            unfinished: Unfinished::default(),
+            mended: None,
         })
     }
 

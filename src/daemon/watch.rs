@@ -1,4 +1,5 @@
-//! Watched nodes: who closes one after writing may have changed the device (rules.md 11.4).
+//! Watched nodes: who closes one after writing may have changed the device (rules.md 11.4). And the folders of
+//! `/run/udev`, which others may remove or rename, and the entries of the tag index.
 //!
 //! Must stay true: the table here, inotify and the symlinks of /run/udev/watch say the same; a node
 //! that was written to while its event runs is not watched, so that our own rules do not trigger us.
@@ -11,12 +12,13 @@ use crate::model::device::lies_in;
 use crate::model::{DeviceId, Errno};
 use crate::sys::inotify::Inotify;
 use crate::world::watch_dir::WatchDir;
-use crate::world::{Roots, nodes};
+use crate::world::{Roots, database, nodes};
 use bstr::{BStr, BString, ByteSlice};
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::io;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 /// A partition table is re-read within this time, or the disk is triggered instead.
@@ -25,14 +27,51 @@ const RE_READ_LIMIT: Duration = Duration::from_secs(60);
 /// Reads of the inotify descriptor in one go.
 const MAX_READS: usize = 16;
 
+/// Folders of the tag index that are watched; the entries of other tags are looked at in each event.
+const MAX_TAGS: usize = 256;
+
+/// Nodes that are remembered because they could not be watched; others are watched after their next event.
+const MAX_UNWATCHED: usize = 4096;
+
+/// A folder of `/run/udev`.
+#[derive(Debug)]
+enum Folder {
+    /// It must stay where it is.
+    Own,
+    /// The folders of tags are in it.
+    Tags,
+    Tag(BString),
+}
+
+/// What has become of a folder of `/run/udev`.
+#[derive(Debug, PartialEq, Eq)]
+pub enum FolderChange {
+    /// One was renamed.
+    Moved,
+    /// The folder of a tag was removed or renamed.
+    TagFolder(BString),
+    /// An entry was removed, by us or by others.
+    Tag { tag: BString, id: BString },
+    /// Anything.
+    Unknown,
+}
+
 /// See the module.
 pub struct Watches {
     roots: Roots,
     inotify: Inotify,
     /// Where the next daemon finds what is watched; None where that cannot be written.
     dir: Option<WatchDir>,
+    /// The folder does not say what is watched, for want of room.
+    is_unnoted: bool,
+    /// It is not there.
+    is_missing: bool,
     by_number: HashMap<i32, DeviceId>,
     by_id: HashMap<DeviceId, i32>,
+    /// Nodes that could not be watched, for want of room.
+    unwatched: HashMap<DeviceId, BString>,
+    folders: HashMap<i32, Folder>,
+    folder_changes: Vec<FolderChange>,
     written: VecDeque<DeviceId>,
     ready: bool,
 }
@@ -43,13 +82,127 @@ impl Watches {
         let roots = roots.clone();
         let inotify = Inotify::new()?;
         sources.add(inotify.as_fd(), Source::Inotify)?;
-        let (by_number, by_id) = (HashMap::new(), HashMap::new());
-        Ok(Watches { roots, inotify, dir, by_number, by_id, written: VecDeque::new(), ready: false })
+        Ok(Watches {
+            roots,
+            inotify,
+            is_unnoted: dir.is_none(),
+            dir,
+            is_missing: false,
+            by_number: HashMap::new(),
+            by_id: HashMap::new(),
+            unwatched: HashMap::new(),
+            folders: HashMap::new(),
+            folder_changes: Vec::new(),
+            written: VecDeque::new(),
+            ready: false,
+        })
     }
 
-    /// Notes what is watched here from now on; what was watched before is noted when it is watched anew.
+    /// Notes here from now on what is watched.
     pub(super) fn set_dir(&mut self, dir: WatchDir) {
         self.dir = Some(dir);
+        self.note_all();
+    }
+
+    fn note_all(&mut self) {
+        let watched = self.by_id.iter().map(|(id, number)| (id, *number));
+        let Some(rewritten) = self.dir.as_ref().map(|dir| dir.rewrite(watched)) else { return };
+        self.is_unnoted = false;
+        self.is_noted(rewritten);
+    }
+
+    /// Whether something could not be noted or watched, for want of room.
+    pub fn is_unfinished(&self) -> bool {
+        self.is_unnoted || !self.unwatched.is_empty()
+    }
+
+    /// Does again what failed for want of room.
+    pub(super) fn finish(&mut self) {
+        for (id, devnode) in std::mem::take(&mut self.unwatched) {
+            if let Err(error) = self.add_watch(&id, devnode.as_ref()) {
+                log::debug!("Cannot watch {devnode} yet: {error}");
+            }
+        }
+        if self.is_unnoted {
+            if self.dir.is_none() {
+                self.dir =
+                    database::open_udev_dir(&self.roots.run).and_then(|udev| WatchDir::open(&udev)).ok();
+            }
+            self.note_all();
+        }
+    }
+
+    /// Whether the folder where watches are noted was found gone since this was last asked.
+    pub(super) fn take_missing(&mut self) -> bool {
+        std::mem::take(&mut self.is_missing)
+    }
+
+    /// Watches the folders of `/run/udev` that are there now.
+    pub(super) fn watch_folders(&mut self) {
+        for (number, _) in self.folders.drain() {
+            // The kernel has dropped it already if the folder is gone.
+            let _ = self.inotify.unwatch(number);
+        }
+        let kinds = [
+            ("udev", Folder::Own),
+            ("udev/data", Folder::Own),
+            ("udev/links", Folder::Own),
+            ("udev/watch", Folder::Own),
+            ("udev/tags", Folder::Tags),
+        ];
+        for (path, folder) in kinds {
+            self.watch_folder(path.as_bytes(), folder);
+        }
+    }
+
+    /// Watches the folder of a tag: every entry that is removed is told of. False if it cannot be.
+    pub(super) fn watch_tag(&mut self, tag: &BString) -> bool {
+        if self.folders.len() >= MAX_TAGS {
+            return false;
+        }
+        self.watch_folder(&[b"udev/tags/", tag.as_slice()].concat(), Folder::Tag(tag.clone()))
+    }
+
+    fn watch_folder(&mut self, path: &[u8], folder: Folder) -> bool {
+        let mask = match folder {
+            Folder::Own => libc::IN_MOVE_SELF,
+            Folder::Tags | Folder::Tag(_) => libc::IN_MOVE_SELF | libc::IN_DELETE | libc::IN_MOVED_FROM,
+        };
+        let path = self.roots.run.join(OsStr::from_bytes(path));
+        let Ok(text) = CString::new(path.as_os_str().as_bytes()) else { return false };
+        match self.inotify.watch(&text, mask | libc::IN_ONLYDIR | libc::IN_DONT_FOLLOW) {
+            Ok(number) => {
+                self.folders.insert(number, folder);
+                true
+            }
+            Err(error) => {
+                log::debug!("Cannot watch {}: {error}", path.display());
+                false
+            }
+        }
+    }
+
+    /// What has become of folders since this was last called.
+    pub(super) fn take_folder_changes(&mut self) -> Vec<FolderChange> {
+        std::mem::take(&mut self.folder_changes)
+    }
+
+    fn on_folder(&mut self, number: i32, mask: u32, name: &BStr) {
+        let is_gone = mask & (libc::IN_IGNORED | libc::IN_MOVE_SELF) != 0;
+        let change = match self.folders.get(&number) {
+            Some(Folder::Own | Folder::Tags) if mask & libc::IN_MOVE_SELF != 0 => FolderChange::Moved,
+            Some(Folder::Tag(tag)) if is_gone => FolderChange::TagFolder(tag.clone()),
+            Some(Folder::Tags) if !name.is_empty() => FolderChange::TagFolder(name.to_owned()),
+            Some(Folder::Tag(tag)) if !name.is_empty() => {
+                FolderChange::Tag { tag: tag.clone(), id: name.to_owned() }
+            }
+            _ => return,
+        };
+        if is_gone {
+            self.folders.remove(&number);
+            let _ = self.inotify.unwatch(number);
+        }
+        self.folder_changes.push(change);
     }
 
     /// What an earlier daemon watched; nothing of it is left on disk.
@@ -62,9 +215,18 @@ impl Watches {
     }
 
     /// Watches the node of a device, and that of no other that may stand in its place by now (ENODEV). A
-    /// node has one watch: another device of the same node takes it over.
+    /// node has one watch: another device of the same node takes it over. What fails for want of room is remembered.
     pub fn add_watch(&mut self, id: &DeviceId, devnode: &BStr) -> io::Result<()> {
         self.drop_watch(id);
+        let watched = self.try_watch(id, devnode);
+        let is_later = watched.as_ref().is_err_and(|error| Errno::of(error).is_shortage());
+        if is_later && self.unwatched.len() < MAX_UNWATCHED {
+            self.unwatched.insert(id.clone(), devnode.to_owned());
+        }
+        watched
+    }
+
+    fn try_watch(&mut self, id: &DeviceId, devnode: &BStr) -> io::Result<()> {
         let errno = |errno: Errno| io::Error::from_raw_os_error(errno.0);
         let node = nodes::open_watched(&self.roots, id, devnode).map_err(errno)?;
         let path = CString::new(nodes::descriptor_path(&node).into_os_string().into_encoded_bytes())?;
@@ -80,6 +242,9 @@ impl Watches {
 
     /// Watches it no longer.
     pub fn drop_watch(&mut self, id: &DeviceId) {
+        if !self.unwatched.is_empty() {
+            self.unwatched.remove(id);
+        }
         let Some(number) = self.by_id.remove(id) else { return };
         self.by_number.remove(&number);
         // The kernel has dropped it already if the node is gone.
@@ -87,9 +252,20 @@ impl Watches {
         self.note(|dir| dir.remove(id, number));
     }
 
-    fn note(&self, write: impl FnOnce(&WatchDir) -> io::Result<()>) {
-        if let Some(Err(error)) = self.dir.as_ref().map(write) {
-            log::warn!("Cannot note which nodes are watched: {error}");
+    fn note(&mut self, write: impl FnOnce(&WatchDir) -> io::Result<()>) {
+        if let Some(noted) = self.dir.as_ref().map(write) {
+            self.is_noted(noted);
+        }
+    }
+
+    fn is_noted(&mut self, noted: io::Result<()>) {
+        match noted {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => self.is_missing = true,
+            Err(error) => {
+                self.is_unnoted |= Errno::of(&error).is_shortage();
+                log::warn!("Cannot note which nodes are watched: {error}");
+            }
         }
     }
 
@@ -120,13 +296,16 @@ impl Watches {
         }
         let mut buffer = [0; 4096];
         for _ in 0..MAX_READS {
-            let mut ignored = Vec::new();
+            let (mut ignored, mut folders) = (Vec::new(), Vec::new());
             match self.inotify.read(&mut buffer) {
                 Ok(notifications) => {
                     for one in notifications {
                         if one.mask & libc::IN_Q_OVERFLOW != 0 {
                             log::warn!("Too many nodes were written to at once: all count as written to");
                             self.written = self.by_id.keys().cloned().collect();
+                            self.folder_changes.push(FolderChange::Unknown);
+                        } else if self.folders.contains_key(&one.wd) {
+                            folders.push((one.wd, one.mask, one.name.to_owned()));
                         } else if one.mask & libc::IN_IGNORED != 0 {
                             ignored.push(one.wd);
                         } else if let Some(id) = self.by_number.get(&one.wd)
@@ -139,6 +318,9 @@ impl Watches {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return log::error!("Cannot read which nodes were written to: {error}"),
+            }
+            for (number, mask, name) in folders {
+                self.on_folder(number, mask, name.as_ref());
             }
             // The node is gone; what was watched under this number is so no more.
             for number in ignored {
@@ -342,6 +524,52 @@ mod tests {
         watches.drop_watch(&b);
         write(&tree, "dev/b");
         assert!(read(&mut watches).is_empty());
+    }
+
+    #[test]
+    fn what_becomes_of_the_folders_is_told() {
+        let tree = Tree::new();
+        for folder in ["data", "links", "tags/a", "tags/b", "tags/c"] {
+            tree.dir(&format!("run/udev/{folder}"));
+        }
+        for entry in ["a/n1", "b/n1"] {
+            tree.file(&format!("run/udev/tags/{entry}"), "");
+        }
+        let poll = mio::Poll::new().unwrap();
+        let sources = Sources::new(&poll).unwrap();
+        let open = || WatchDir::open(&Dir::open(&tree.path("run/udev")).unwrap()).unwrap();
+        let mut watches = Watches::new(&tree.roots(), Some(open()), &sources).unwrap();
+        watches.watch_folders();
+        let tags = ["a", "b", "c", "none"].map(BString::from);
+        assert_eq!(tags.each_ref().map(|tag| watches.watch_tag(tag)), [true, true, true, false]);
+        let mut changes = || {
+            assert!(read(&mut watches).is_empty());
+            watches.take_folder_changes()
+        };
+        let path = |path: &str| tree.path("run/udev").join(path);
+        let entry = |tag: &str| FolderChange::Tag { tag: tag.into(), id: "n1".into() };
+        let folder = |tag: &str| FolderChange::TagFolder(tag.into());
+        tree.file("run/udev/queue", "").file("run/udev/data/n1", "");
+        std::fs::remove_file(path("queue")).unwrap();
+        assert_eq!(changes(), []);
+        std::fs::remove_file(path("tags/a/n1")).unwrap();
+        assert_eq!(changes(), [entry("a")]);
+        std::fs::rename(path("tags/b/n1"), path("tags/b2")).unwrap();
+        assert_eq!(changes(), [entry("b")]);
+        std::fs::remove_dir(path("tags/a")).unwrap();
+        assert!(changes().contains(&folder("a")));
+        std::fs::rename(path("tags/c"), path("c")).unwrap();
+        assert!(changes().contains(&folder("c")));
+        std::fs::rename(path("data"), path("data.old")).unwrap();
+        assert_eq!(changes(), [FolderChange::Moved]);
+        std::fs::rename(path(""), tree.path("run/old")).unwrap();
+        assert_eq!(changes(), [FolderChange::Moved]);
+        tree.dir("run/udev/data");
+        watches.set_dir(open());
+        watches.watch_folders();
+        std::fs::rename(path("data"), path("data.old")).unwrap();
+        assert!(read(&mut watches).is_empty());
+        assert_eq!(watches.take_folder_changes(), [FolderChange::Moved]);
     }
 
     #[test]

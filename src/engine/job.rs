@@ -692,19 +692,21 @@ impl Job {
     fn write_own_record(&mut self, next: Phase) -> Option<Step> {
         self.phase = next;
         self.marked = false;
-        let recorded = self.recorded;
+        let is_end = self.recorded;
         let outcome = self.outcome()?;
         let keep_empty = outcome.event.device.devnum.is_some() || outcome.event.device.ifindex.is_some();
         let nothing_to_say = !keep_empty && outcome.event.old.is_none() && !has_content(outcome);
-        if nothing_to_say && !recorded {
+        if nothing_to_say && !is_end {
             return None;
         }
         let record = Arc::new(record_of(outcome));
         let sticky = if outcome.db_persist { Sticky::Yes } else { Sticky::No };
         self.recorded = true;
         let id = self.id_of_device()?;
-        let effect = Effect::WriteRecord { id, record, sticky, keep_empty };
-        Some(self.perform(effect, Awaiting::Must, next))
+        let effect = Effect::WriteRecord { id, record, sticky, keep_empty, is_end };
+        // The programs have run: that the record does not say so yet fails the event no more.
+        let awaiting = if is_end { Awaiting::Any } else { Awaiting::Must };
+        Some(self.perform(effect, awaiting, next))
     }
 
     /// Where to go once record and symlinks stand.
@@ -817,7 +819,13 @@ fn with_property(old: &Record, name: &str) -> Record {
 
 /// The old record as an event under way changes it.
 fn rewrite_record(id: DeviceId, record: Record) -> Effect {
-    Effect::WriteRecord { id, record: Arc::new(record), sticky: Sticky::AsBefore, keep_empty: true }
+    Effect::WriteRecord {
+        id,
+        record: Arc::new(record),
+        sticky: Sticky::AsBefore,
+        keep_empty: true,
+        is_end: false,
+    }
 }
 
 /// Whether the record of what the rules left says anything; symlinks and priority belong to devices

@@ -19,8 +19,9 @@ pub enum Effect {
     SetReadOnly { devnode: BString, devnum: DevNum },
     /// Read the record of the last event. Replies [`Done::Record`].
     ReadRecord { id: DeviceId },
-    /// Write the record, or the empty file when it holds nothing and `keep_empty`, or remove it.
-    WriteRecord { id: DeviceId, record: Arc<Record>, sticky: Sticky, keep_empty: bool },
+    /// Write the record, or the empty file when it holds nothing and `keep_empty`, or remove it. `is_end`: all else
+    /// is done, and the record of this event that is there says so no more than that it is under way.
+    WriteRecord { id: DeviceId, record: Arc<Record>, sticky: Sticky, keep_empty: bool, is_end: bool },
     /// Remove the record.
     RemoveRecord { id: DeviceId },
     /// Create the tag index entries of these tags.

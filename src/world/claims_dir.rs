@@ -181,6 +181,16 @@ impl ClaimsDir {
         self.too_many_unfinished || !self.unfinished.is_empty()
     }
 
+    /// Whether there is room in `/dev`: a symlink is made and removed again.
+    pub fn try_room(&self) -> io::Result<()> {
+        let name = b".#room";
+        match self.dev.symlink(b"room", name) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => made?,
+        }
+        self.dev.unlink(name)
+    }
+
     /// Does again what failed for want of room; what fails once more is remembered further.
     pub fn finish(&mut self) -> Vec<LinkError> {
         let mut links = std::mem::take(&mut self.unfinished);

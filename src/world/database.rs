@@ -7,17 +7,19 @@
 //! * [`open_udev_dir`] makes `/run/udev` itself.
 //!
 //! What must stay true: whoever reads a record sees all of one event or all of the former one; a file
-//! that someone else removed (`info --cleanup-db`) is simply not there. All errors carry the kernel's
+//! that someone else removed (`info --cleanup-db`) is simply not there. What is remembered of tags is believed only
+//! as long as somebody watches their folders ([`Database::trust_tag`]). A record that could not be written for want
+//! of room is kept, read as if it stood there, and written by [`Database::finish`]. All errors carry the kernel's
 //! number; the caller says which device it was.
 
 use super::atomic;
 use crate::model::effect::Sticky;
 use crate::model::event::{BuildFnv, OrderedSet};
 use crate::model::record::Record;
-use crate::model::{DeviceId, Properties, SeqNum, Uevent};
+use crate::model::{DeviceId, Errno, Properties, SeqNum, Uevent};
 use crate::sys::fs::Dir;
-use bstr::{BString, ByteSlice};
-use std::collections::HashMap;
+use bstr::{BStr, BString, ByteSlice};
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::Path;
 
@@ -28,6 +30,10 @@ const RECORD_MODE: u32 = 0o644;
 /// OPTIONS="db_persist": the sticky bit survives `info --cleanup-db`.
 const STICKY: u32 = 0o1000;
 const TAG_MODE: u32 = 0o444;
+
+/// Records that are kept in memory because they could not be written. What comes beyond is not kept: its device
+/// counts as new.
+const MAX_UNWRITTEN: usize = 4096;
 
 /// Opens `/run/udev`, making it if need be; `run` is `/run`.
 pub fn open_udev_dir(run: &Path) -> io::Result<Dir> {
@@ -97,6 +103,14 @@ struct Known {
     identity: Vec<u8>,
 }
 
+/// A record that could not be written.
+#[derive(Debug)]
+struct Unwritten {
+    record: Record,
+    sticky: bool,
+    keep_empty: bool,
+}
+
 /// Variables of the kernel that say which device it is.
 fn is_identity(name: &[u8]) -> bool {
     matches!(
@@ -121,25 +135,63 @@ pub struct Database {
     tags: Dir,
     umask_spares_modes: bool,
     known: HashMap<DeviceId, Known, BuildFnv>,
+    unwritten: HashMap<DeviceId, Unwritten>,
+    /// Tags whose folders are watched, so that it is told when others remove entries.
+    trusted_tags: HashSet<BString>,
+    /// Tags that came up since [`Database::take_new_tags`], and all that ever did.
+    new_tags: Vec<BString>,
+    seen_tags: HashSet<BString>,
+    /// The folder of the records was made by us.
+    is_new: bool,
     /// Bytes of the record that is being written.
     buffer: Vec<u8>,
 }
 
 impl Database {
-    /// Opens, making directories that are missing, and lists the records there are. `udev` is
-    /// `/run/udev`.
+    /// Opens, making directories that are missing, lists the records there are, and removes what a crash has left
+    /// of writing one. `udev` is `/run/udev`.
     pub fn open(udev: &Dir) -> io::Result<Database> {
+        let is_new = !udev.exists(b"data");
         let records = Records { data: open_or_make(udev, b"data")? };
         let tags = open_or_make(udev, b"tags")?;
-        let known =
-            records.list()?.into_iter().map(|id| (id, Known { has_record: true, ..Known::default() }));
-        Ok(Database {
-            known: known.collect(),
+        let mut database = Database {
+            known: HashMap::default(),
             umask_spares_modes: atomic::umask_spares_modes(&records.data),
             records,
             tags,
+            unwritten: HashMap::new(),
+            trusted_tags: HashSet::new(),
+            new_tags: Vec::new(),
+            seen_tags: HashSet::new(),
+            is_new,
             buffer: Vec::new(),
-        })
+        };
+        let names = database.records.data.names()?;
+        if let Err(error) = atomic::sweep_names(&database.records.data, &names) {
+            log::warn!("Cannot remove what is left of writing records: {error}");
+        }
+        let ids = names.iter().filter_map(|name| DeviceId::parse(name));
+        database.known = ids.map(|id| (id, Known { has_record: true, ..Known::default() })).collect();
+        Ok(database)
+    }
+
+    /// Reads and writes this `/run/udev` from now on. What is remembered of devices that have no record there is
+    /// forgotten.
+    pub fn reopen(&mut self, udev: &Dir) -> io::Result<()> {
+        let mut opened = Database::open(udev)?;
+        for (id, new) in &mut opened.known {
+            if let Some(old) = self.known.get_mut(id) {
+                new.identity = std::mem::take(&mut old.identity);
+            }
+        }
+        opened.unwritten = std::mem::take(&mut self.unwritten);
+        *self = opened;
+        Ok(())
+    }
+
+    /// Whether there was no folder of records when it was opened: then nothing can be told from a missing record.
+    pub fn is_new(&self) -> bool {
+        self.is_new
     }
 
     /// All records, to read.
@@ -184,6 +236,11 @@ impl Database {
 
     /// The record of the last event.
     pub fn read_record(&mut self, id: &DeviceId) -> io::Result<Option<Record>> {
+        if !self.unwritten.is_empty()
+            && let Some(unwritten) = self.unwritten.get(id)
+        {
+            return Ok(Some(unwritten.record.clone()));
+        }
         if !self.has_record(id) {
             return Ok(None);
         }
@@ -198,7 +255,9 @@ impl Database {
     /// Writes the record. One without content becomes an empty file if `keep_empty` (the device has a
     /// number or is a network interface), else there is no file afterwards.
     ///
-    /// After an error there is no record: the former one would be taken for this event's.
+    /// After an error there is no record on disk, since the former one would be taken for this event's; unless
+    /// it is the former one, rewritten while the event is under way ([`Sticky::AsBefore`]). Was it for want of room,
+    /// the new one is kept for [`Database::finish`].
     pub fn write_record(
         &mut self,
         id: &DeviceId,
@@ -206,40 +265,119 @@ impl Database {
         sticky: Sticky,
         keep_empty: bool,
     ) -> io::Result<()> {
-        if record.is_empty() && !keep_empty {
-            return self.remove_record(id);
-        }
+        self.write_or(id, record, sticky, keep_empty, sticky != Sticky::AsBefore)
+    }
+
+    /// The same for an event that has written its record before and now says that it has ended: after an error that
+    /// earlier one stays, which says that the device is being processed.
+    pub fn end_record(
+        &mut self,
+        id: &DeviceId,
+        record: &Record,
+        sticky: Sticky,
+        keep_empty: bool,
+    ) -> io::Result<()> {
+        self.write_or(id, record, sticky, keep_empty, false)
+    }
+
+    fn write_or(
+        &mut self,
+        id: &DeviceId,
+        record: &Record,
+        wanted: Sticky,
+        keep_empty: bool,
+        removes: bool,
+    ) -> io::Result<()> {
         let name = file_name(id)?;
-        let sticky = match sticky {
+        let sticky = match wanted {
             Sticky::No => false,
             Sticky::Yes => true,
             Sticky::AsBefore => self.is_sticky(id, &name),
         };
-        let mode = if sticky { RECORD_MODE | STICKY } else { RECORD_MODE };
-        self.buffer.clear();
-        record.render_into(&mut self.buffer);
-        let written = if self.buffer.is_empty() && !self.has_record(id) {
-            self.create_empty(&name, mode)
-        } else {
-            atomic::write_file(&self.records.data, &name, &self.buffer, mode, self.umask_spares_modes)
-        };
-        match written {
-            Ok(()) => match self.known.get_mut(id) {
-                Some(known) => (known.has_record, known.sticky) = (true, Some(sticky)),
-                None => {
-                    let known = Known { has_record: true, sticky: Some(sticky), ..Known::default() };
-                    self.known.insert(id.clone(), known);
+        let written = self.put_record(id, &name, record, sticky, keep_empty);
+        match &written {
+            Ok(()) if self.unwritten.is_empty() => {}
+            // The former record is not what was to be written.
+            Ok(()) if wanted == Sticky::AsBefore => {}
+            Ok(()) => _ = self.unwritten.remove(id),
+            Err(error) => {
+                let is_own = wanted != Sticky::AsBefore;
+                let has_room = self.unwritten.len() < MAX_UNWRITTEN || self.unwritten.contains_key(id);
+                if is_own && Errno::of(error).is_shortage() && has_room {
+                    let unwritten = Unwritten { record: record.clone(), sticky, keep_empty };
+                    self.unwritten.insert(id.clone(), unwritten);
+                } else if is_own {
+                    self.unwritten.remove(id);
                 }
-            },
-            Err(_) => {
                 // The first error is the one to tell.
-                let _ = self.records.data.unlink(&name);
-                if let Some(known) = self.known.get_mut(id) {
+                if removes
+                    && missing_is_fine(self.records.data.unlink(&name)).is_ok()
+                    && let Some(known) = self.known.get_mut(id)
+                {
                     known.has_record = false;
                 }
             }
         }
         written
+    }
+
+    fn put_record(
+        &mut self,
+        id: &DeviceId,
+        name: &[u8],
+        record: &Record,
+        sticky: bool,
+        keep_empty: bool,
+    ) -> io::Result<()> {
+        if record.is_empty() && !keep_empty {
+            return self.unlink_record(id);
+        }
+        let mode = if sticky { RECORD_MODE | STICKY } else { RECORD_MODE };
+        self.buffer.clear();
+        record.render_into(&mut self.buffer);
+        if self.buffer.is_empty() && !self.has_record(id) {
+            self.create_empty(name, mode)?;
+        } else {
+            atomic::write_file(&self.records.data, name, &self.buffer, mode, self.umask_spares_modes)?;
+        }
+        match self.known.get_mut(id) {
+            Some(known) => (known.has_record, known.sticky) = (true, Some(sticky)),
+            None => {
+                let known = Known { has_record: true, sticky: Some(sticky), ..Known::default() };
+                self.known.insert(id.clone(), known);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether records wait for room.
+    pub fn is_unfinished(&self) -> bool {
+        !self.unwritten.is_empty()
+    }
+
+    /// Writes the records that there was no room for, but those of devices that `waits` says will write them anew;
+    /// stops at the first error.
+    pub fn finish(&mut self, waits: impl Fn(&DeviceId) -> bool) -> io::Result<()> {
+        let ids: Vec<DeviceId> = self.unwritten.keys().filter(|id| !waits(id)).cloned().collect();
+        for id in ids {
+            let Some(unwritten) = self.unwritten.remove(&id) else { continue };
+            let Unwritten { record, sticky, keep_empty } = &unwritten;
+            let written =
+                file_name(&id).and_then(|name| self.put_record(&id, &name, record, *sticky, *keep_empty));
+            if let Err(error) = written {
+                self.unwritten.insert(id, unwritten);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there is room: a file of a page is written and removed again.
+    pub fn try_room(&self) -> io::Result<()> {
+        const PAGE: [u8; 4096] = [0; 4096];
+        let (data, name) = (&self.records.data, b".#room");
+        atomic::write_file(data, name, &PAGE, RECORD_MODE, true)?;
+        data.unlink(name)
     }
 
     /// Whether the record that is there has the sticky bit. A system call only the first time for what an
@@ -264,8 +402,17 @@ impl Database {
         }
     }
 
-    /// Removes the record, if there is one.
+    /// Removes the record, if there is one, and the index entries that it does not know of.
     pub fn remove_record(&mut self, id: &DeviceId) -> io::Result<()> {
+        if !self.unwritten.is_empty() {
+            self.unwritten.remove(id);
+        }
+        let tags = self.known.get(id).map(|known| &known.tags).filter(|tags| !tags.is_empty()).cloned();
+        let removed = tags.map_or(Ok(()), |tags| self.remove_tags(id, &tags));
+        self.unlink_record(id).and(removed)
+    }
+
+    fn unlink_record(&mut self, id: &DeviceId) -> io::Result<()> {
         let Some(known) = self.known.get_mut(id).filter(|known| known.has_record) else { return Ok(()) };
         missing_is_fine(self.records.data.unlink(&file_name(id)?))?;
         known.has_record = false;
@@ -284,11 +431,17 @@ impl Database {
         let known = self.known.entry(id.clone()).or_default();
         let mut result = Ok(());
         for tag in tags.iter() {
-            if known.tags.contains(tag) {
+            if known.tags.contains(tag) && self.trusted_tags.contains(tag) {
                 continue;
             }
             match add_tag(&self.tags, tag, &name, self.umask_spares_modes) {
-                Ok(()) => _ = known.tags.insert(tag),
+                Ok(()) => {
+                    known.tags.insert(tag);
+                    if !self.seen_tags.contains(tag) {
+                        self.seen_tags.insert(tag.into());
+                        self.new_tags.push(tag.into());
+                    }
+                }
                 Err(error) => result = result.and(Err(error)),
             }
         }
@@ -296,21 +449,80 @@ impl Database {
     }
 
     /// Removes index entries of these tags; the directories of the tags stay. All are tried; the first
-    /// error is returned.
+    /// error is returned, and what failed is known further.
     pub fn remove_tags(&mut self, id: &DeviceId, tags: &OrderedSet) -> io::Result<()> {
         let name = file_name(id)?;
         let mut result = Ok(());
         for tag in tags.iter() {
             let removed = tag_entry(tag, &name).and_then(|entry| missing_is_fine(self.tags.unlink(&entry)));
-            result = result.and(removed);
-            if let Some(known) = self.known.get_mut(id) {
+            if removed.is_ok()
+                && let Some(known) = self.known.get_mut(id)
+            {
                 known.tags.remove(tag);
             }
+            result = result.and(removed);
         }
         if self.known.get(id).is_some_and(|known| !known.has_record && known.tags.is_empty()) {
             self.known.remove(id);
         }
         result
+    }
+
+    /// Removes the index entries of a device but those of these tags: after an event that ended half-way.
+    pub fn keep_only_tags(&mut self, id: &DeviceId, tags: &OrderedSet) -> io::Result<()> {
+        let Some(known) = self.known.get(id) else { return Ok(()) };
+        let others: OrderedSet = known.tags.iter().filter(|tag| !tags.contains(tag)).collect();
+        if others.is_empty() { Ok(()) } else { self.remove_tags(id, &others) }
+    }
+
+    /// Tags that came up for the first time since this was last called, or after they had been forgotten.
+    pub fn take_new_tags(&mut self) -> Vec<BString> {
+        std::mem::take(&mut self.new_tags)
+    }
+
+    /// From now on [`Database::forget_tag`] is called for each entry of this tag that is removed, by whomever.
+    pub fn trust_tag(&mut self, tag: BString) {
+        self.trusted_tags.insert(tag);
+    }
+
+    /// The index entry was removed, by us or by others. O(1).
+    pub fn forget_tag(&mut self, tag: &[u8], id: &[u8]) {
+        if let Some(known) = DeviceId::parse(id).and_then(|id| self.known.get_mut(&id)) {
+            known.tags.remove(tag);
+        }
+    }
+
+    /// The folder of this tag is gone.
+    pub fn forget_tag_folder(&mut self, tag: &BStr) {
+        self.trusted_tags.remove(tag);
+        self.seen_tags.remove(tag);
+    }
+
+    /// Nothing is known of the index any more.
+    pub fn forget_tags(&mut self) {
+        self.trusted_tags.clear();
+        self.seen_tags.clear();
+    }
+
+    /// The whole index as it is on disk: by device its tags.
+    pub fn list_tags(&self) -> io::Result<HashMap<DeviceId, OrderedSet>> {
+        let mut index: HashMap<DeviceId, OrderedSet> = HashMap::new();
+        for tag in self.tags.names()? {
+            // What is no folder has no entries.
+            let Ok(folder) = self.tags.open_dir(&tag) else { continue };
+            for id in folder.names()?.iter().filter_map(|name| DeviceId::parse(name)) {
+                index.entry(id).or_default().insert(tag.clone());
+            }
+        }
+        Ok(index)
+    }
+
+    /// Brings the index in line with the record of a device, which is the truth: a crash may have come between them.
+    /// `indexed` are its entries on disk.
+    pub fn agree_tags(&mut self, id: &DeviceId, record: &Record, indexed: &OrderedSet) -> io::Result<()> {
+        let others: OrderedSet = indexed.iter().filter(|tag| !record.tags.contains(tag)).collect();
+        let missing: OrderedSet = record.tags.iter().filter(|tag| !indexed.contains(tag)).collect();
+        self.remove_tags(id, &others).and(self.add_tags(id, &missing))
     }
 }
 
@@ -524,6 +736,67 @@ mod tests {
         assert!(mode(&tree, "tags/seat/n1").is_some() && mode(&tree, "data/n1").is_some());
         std::fs::remove_file(tree.path("run/udev/data/n1")).unwrap();
         db.remove_record(&n1).unwrap();
+    }
+
+    #[test]
+    fn entries_of_tags_that_others_removed_are_back_after_the_next_event() {
+        let tree = Tree::new();
+        let mut db = open(&tree);
+        let (n1, tags) = (id("n1"), OrderedSet::from_iter(["seat", "all"]));
+        let is_there = |tag: &str| mode(&tree, &format!("tags/{tag}/n1")).is_some();
+        db.add_tags(&n1, &tags).unwrap();
+        assert_eq!(db.take_new_tags(), ["seat", "all"]);
+        db.trust_tag("all".into());
+        assert!(db.take_new_tags().is_empty());
+        for tag in ["seat", "all"] {
+            std::fs::remove_dir_all(tree.path("run/udev/tags").join(tag)).unwrap();
+        }
+        db.add_tags(&n1, &tags).unwrap();
+        assert_eq!((is_there("seat"), is_there("all")), (true, false), "one was to be told");
+        db.forget_tag(b"all", b"n1");
+        db.forget_tag_folder("all".into());
+        db.forget_tag(b"all", b"none");
+        db.add_tags(&n1, &tags).unwrap();
+        assert!(is_there("all"));
+        assert_eq!(db.take_new_tags(), ["all"]);
+        db.trust_tag("all".into());
+        std::fs::remove_dir_all(tree.path("run/udev/tags")).unwrap();
+        assert!(db.add_tags(&n1, &["seat"].into_iter().collect()).is_err());
+        db.reopen(&open_udev_dir(&tree.roots().run).unwrap()).unwrap();
+        db.add_tags(&n1, &tags).unwrap();
+        assert!(is_there("seat") && is_there("all"));
+    }
+
+    #[test]
+    fn the_index_is_brought_in_line_with_the_records() {
+        let tree = Tree::new();
+        for entry in ["a/n1", "b/n1", "b/n2", "b/none", "empty"] {
+            tree.file(&format!("run/udev/tags/{entry}"), "");
+        }
+        tree.file("run/udev/data/n1", "G:a\nG:c\nV:1\n").file("run/udev/data/.#n1", "E:HALF=");
+        let mut db = open(&tree);
+        assert!(!db.is_new() && mode(&tree, "data/.#n1").is_none());
+        let index = db.list_tags().unwrap();
+        assert_eq!(index.len(), 2);
+        for (name, left) in [("n1", vec!["a", "c"]), ("n2", vec![])] {
+            let record = db.read_record(&id(name)).unwrap().unwrap_or_default();
+            db.agree_tags(&id(name), &record, &index[&id(name)]).unwrap();
+            let has = |tag: &&str| mode(&tree, &format!("tags/{tag}/{name}")).is_some();
+            assert_eq!(["a", "b", "c"].iter().filter(|tag| has(tag)).copied().collect::<Vec<_>>(), left);
+        }
+        assert!(open(&Tree::new()).is_new());
+    }
+
+    #[test]
+    fn what_is_left_of_an_event_that_ended_half_way_goes_with_the_device() {
+        let tree = Tree::new();
+        let mut db = open(&tree);
+        db.add_tags(&id("n1"), &["a", "b"].into_iter().collect()).unwrap();
+        db.keep_only_tags(&id("n1"), &["a"].into_iter().collect()).unwrap();
+        assert!(mode(&tree, "tags/a/n1").is_some() && mode(&tree, "tags/b/n1").is_none());
+        db.remove_record(&id("n1")).unwrap();
+        assert!(mode(&tree, "tags/a/n1").is_none() && db.known.is_empty());
+        db.keep_only_tags(&id("n1"), &OrderedSet::default()).unwrap();
     }
 
     #[test]

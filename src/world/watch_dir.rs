@@ -52,6 +52,19 @@ impl WatchDir {
         missing_is_fine(self.watch.unlink(&watch_number(wd))).and(by_id)
     }
 
+    /// Makes the folder say that these are watched, and nothing else.
+    pub fn rewrite<'a>(&self, watched: impl Iterator<Item = (&'a DeviceId, i32)>) -> io::Result<()> {
+        let mut names = std::collections::HashSet::new();
+        for (id, wd) in watched {
+            self.add(id, wd)?;
+            names.extend([file_name(id)?, watch_number(wd)]);
+        }
+        for name in self.watch.names()?.iter().filter(|name| !names.contains(*name)) {
+            missing_is_fine(self.watch.unlink(name))?;
+        }
+        Ok(())
+    }
+
     /// What an earlier daemon watched, in the order of its numbers; nothing of it is left on disk, also
     /// nothing of a restart that was cut short (`watch.old`). Who watches the nodes anew adds them.
     pub fn take_old(&self) -> io::Result<Vec<DeviceId>> {
@@ -124,6 +137,20 @@ mod tests {
         assert_eq!(shape(&tree), ["2>b8:1", "b8:1>2"]);
         watch.add(&id("b8:1"), 2).unwrap();
         assert_eq!(shape(&tree), ["2>b8:1", "b8:1>2"]);
+    }
+
+    #[test]
+    fn the_whole_folder_can_be_written_anew() {
+        let tree = Tree::new();
+        let watch = open(&tree);
+        tree.link("run/udev/watch/7", "b8:9")
+            .link("run/udev/watch/.#b8:0", "7")
+            .link("run/udev/watch/b8:0", "7");
+        let watched = [(id("b8:0"), 1), (id("b8:1"), 2)];
+        for _ in 0..2 {
+            watch.rewrite(watched.iter().map(|(id, wd)| (id, *wd))).unwrap();
+            assert_eq!(shape(&tree), ["1>b8:0", "2>b8:1", "b8:0>1", "b8:1>2"]);
+        }
     }
 
     #[test]

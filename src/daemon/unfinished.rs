@@ -1,0 +1,320 @@
+//! What failed for want of room, memory or descriptors, or because a file system was not writable: it is
+//! remembered by device and done again when there is room.
+//!
+//! * An event that failed is triggered again: its programs have not run, and its listeners have heard that it failed.
+//! * What did not fail an event is only done again: records, claims, symlinks, watches, what removed devices left.
+//!
+//! Must stay true: nothing stays wrong until somebody triggers; one look for room, with growing pauses, is all
+//! that a full file system costs; what has begun anew is not begun twice. Records, claims and watches know by
+//! themselves what of theirs is not on disk; here is the rest.
+
+use super::coldplug::Action;
+use super::shell::Shell;
+use super::task::World;
+use crate::model::effect::{Effect, Sticky};
+use crate::model::{self, DeviceId, Errno, Event, LinkSet, Now};
+use bstr::BString;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::time::Duration;
+
+/// Devices that are remembered; when there are more, all devices are looked at.
+const MAX_DEVICES: usize = 4096;
+/// Devices of which events ended half-way; beyond that no device is known not to be one.
+const MAX_HALF_WAY: usize = 65_536;
+
+/// The first look for room comes after this long, the next after twice as long, and so on.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// See the module.
+#[derive(Debug)]
+pub struct Unfinished {
+    /// Whose event failed: how to trigger it again.
+    events: BTreeMap<DeviceId, (Action, BString)>,
+    /// More failed than are remembered.
+    too_many: bool,
+    /// Of these something is left although they were removed.
+    gone: BTreeSet<DeviceId>,
+    /// Whose last event failed after it had begun to write: what it wrote, no record tells.
+    half_way: HashSet<DeviceId>,
+    too_many_half_way: bool,
+    /// Static nodes could not be set up.
+    pub(super) static_nodes: bool,
+    due: Option<Now>,
+    pause: Duration,
+}
+
+impl Default for Unfinished {
+    fn default() -> Unfinished {
+        Unfinished {
+            events: BTreeMap::new(),
+            too_many: false,
+            gone: BTreeSet::new(),
+            half_way: HashSet::new(),
+            too_many_half_way: false,
+            static_nodes: false,
+            due: None,
+            pause: FIRST_PAUSE,
+        }
+    }
+}
+
+/// Whether the same may succeed later. Without its folder (ENOENT) nothing can be written either until that can be
+/// made anew.
+fn may_succeed_later(errno: Errno) -> bool {
+    errno.is_shortage() || errno == Errno(libc::ENOENT)
+}
+
+impl Unfinished {
+    /// An effect of an event has failed.
+    pub(super) fn on_failure(&mut self, event: &Event, effect: &Effect, errno: Errno) {
+        let Some(id) = event.device.id() else { return };
+        let is_removal = event.action == model::Action::Remove;
+        match effect {
+            // Kept by the database.
+            Effect::WriteRecord { is_end: true, .. } => return,
+            Effect::LockDisk { .. } | Effect::ReadRecord { .. } => {}
+            Effect::WriteRecord { .. }
+            | Effect::AddTags { .. }
+            | Effect::Node(_)
+            | Effect::NumberLink { present: true, .. } => self.end_half_way(&id),
+            Effect::RemoveRecord { .. }
+            | Effect::RemoveTags { .. }
+            | Effect::NumberLink { present: false, .. } => {}
+            _ => return,
+        }
+        if !may_succeed_later(errno) {
+            return;
+        }
+        if self.events.len() + self.gone.len() >= MAX_DEVICES {
+            self.too_many = true;
+        } else if is_removal {
+            self.gone.insert(id);
+        } else {
+            let action = match event.action {
+                model::Action::Add => Action::Add,
+                _ => Action::Change,
+            };
+            self.events.insert(id, (action, event.device.devpath.clone()));
+        }
+    }
+
+    fn end_half_way(&mut self, id: &DeviceId) {
+        if self.half_way.len() < MAX_HALF_WAY {
+            self.half_way.insert(id.clone());
+        } else {
+            self.too_many_half_way = true;
+        }
+    }
+
+    /// An event of the device has begun: what it does needs not be begun again.
+    pub(super) fn on_begin(&mut self, id: &DeviceId) {
+        if !self.events.is_empty() {
+            self.events.remove(id);
+        }
+    }
+
+    /// The record stands as its event wanted, or is gone. Whether an earlier event may have left more than that one
+    /// knows.
+    fn ends_half_way(&mut self, id: &DeviceId) -> bool {
+        self.too_many_half_way || (!self.half_way.is_empty() && self.half_way.remove(id))
+    }
+
+    /// Something of a removed device could not be removed.
+    pub(super) fn is_left(&mut self, id: &DeviceId) {
+        self.gone.insert(id.clone());
+    }
+
+    fn has_devices(&self) -> bool {
+        self.too_many || self.static_nodes || !self.events.is_empty() || !self.gone.is_empty()
+    }
+
+    /// When to look for room.
+    pub fn timeout(&self) -> Option<Now> {
+        self.due
+    }
+
+    /// Whether it is time to look for room. `is_needed`: something waits for it.
+    fn is_due(&mut self, is_needed: bool, now: Now) -> bool {
+        if !is_needed {
+            (self.due, self.pause) = (None, FIRST_PAUSE);
+            return false;
+        }
+        let due = *self.due.get_or_insert(now + self.pause);
+        if due > now {
+            return false;
+        }
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        self.due = Some(now + self.pause);
+        true
+    }
+}
+
+impl World {
+    /// The record of an event was written, or removed (`links` and `tags` are empty then). What an event that ended
+    /// half-way has left beyond that goes.
+    pub(super) fn record_stands(&mut self, event: &Event, effect: &Effect) {
+        let (id, record) = match effect {
+            Effect::WriteRecord { sticky: Sticky::AsBefore, .. } => return,
+            Effect::WriteRecord { id, record, .. } => (id, Some(record)),
+            Effect::RemoveRecord { id } => (id, None),
+            _ => return,
+        };
+        if !self.unfinished.ends_half_way(id) {
+            return;
+        }
+        let none = LinkSet::default();
+        let (links, tags) = record.map_or((&none, &none), |record| (&record.links, &record.tags));
+        let devnode = event.device.devnode.clone().unwrap_or_default();
+        for error in self.claims.keep_only(id, &devnode, links) {
+            log::warn!("{}: {error}", event.title());
+        }
+        if let Err(error) = self.database.keep_only_tags(id, tags) {
+            log::warn!("{}: cannot clean the tag index: {error}", event.title());
+        }
+    }
+
+    /// Whether something waits for room.
+    fn is_unfinished(&self) -> bool {
+        self.unfinished.has_devices()
+            || self.database.is_unfinished()
+            || self.claims.is_unfinished()
+            || self.watches.is_unfinished()
+    }
+}
+
+impl Shell {
+    /// Does again what failed, if something did, its time has come and there is room.
+    pub(super) fn finish_what_failed(&mut self) {
+        let is_needed = self.world.is_unfinished() || self.queue_file.is_stuck() || self.is_unmendable;
+        if self.exiting || !self.world.unfinished.is_due(is_needed, self.now) {
+            return;
+        }
+        self.mark_queue();
+        if self.is_unmendable {
+            self.world.mend_folders();
+            return self.mend_run_folder();
+        }
+        let room = self.world.database.try_room().and_then(|()| self.world.claims.try_room());
+        if let Err(error) = room {
+            return log::debug!("There is no room yet for what could not be written: {error}");
+        }
+        let waiting = &self.world.unfinished.events;
+        if let Err(error) = self.world.database.finish(|id| waiting.contains_key(id)) {
+            log::debug!("There is no room yet for all records: {error}");
+        }
+        for error in self.world.claims.finish() {
+            log::debug!("{error}");
+        }
+        self.world.watches.finish();
+        if std::mem::take(&mut self.world.unfinished.static_nodes) {
+            self.set_up_static_nodes();
+        }
+        self.drop_what_is_left();
+        self.trigger_what_failed();
+        if std::mem::take(&mut self.world.unfinished.too_many) {
+            self.look_at_all_devices();
+        }
+    }
+
+    fn drop_what_is_left(&mut self) {
+        for id in std::mem::take(&mut self.world.unfinished.gone) {
+            if self.engine.has_event_of(&id) {
+                self.world.unfinished.is_left(&id);
+            } else if self.is_gone(&id) {
+                for error in self.world.claims.keep_only(&id, b"", &LinkSet::default()) {
+                    log::warn!("{error}");
+                }
+                self.drop_device(&id);
+            }
+        }
+    }
+
+    /// The devices stay remembered until an event of theirs begins.
+    fn trigger_what_failed(&mut self) {
+        let is_there = |devpath: &BString| self.sysfs.exists(devpath, b"uevent");
+        let (present, absent): (Vec<_>, Vec<_>) =
+            self.world.unfinished.events.iter().partition(|(_, (_, devpath))| is_there(devpath));
+        let wanted: Vec<_> =
+            present.into_iter().map(|(_, (action, devpath))| (*action, self.syspath(devpath))).collect();
+        let absent: Vec<DeviceId> = absent.into_iter().map(|(id, _)| id.clone()).collect();
+        for id in absent {
+            self.world.unfinished.events.remove(&id);
+            self.world.unfinished.is_left(&id);
+        }
+        if !wanted.is_empty() {
+            log::info!("There is room again: {} devices whose events failed are triggered", wanted.len());
+            self.coldplug.add(wanted);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Uevent;
+    use crate::model::effect::Sticky;
+    use std::sync::Arc;
+
+    fn event(action: &str, minor: usize) -> Event {
+        let text = format!(
+            "ACTION={action}\0DEVPATH=/devices/d{minor}\0SUBSYSTEM=block\0MAJOR=8\0MINOR={minor}\0SEQNUM=1\0"
+        );
+        Event::new(Uevent::from_lines(text.as_bytes().split(|&b| b == 0)).expect("an event"))
+    }
+
+    fn write(event: &Event, is_end: bool) -> Effect {
+        let (id, record) = (event.device.id().expect("an id"), Arc::default());
+        Effect::WriteRecord { id, record, sticky: Sticky::No, keep_empty: true, is_end }
+    }
+
+    #[test]
+    fn only_what_may_succeed_later_and_failed_the_event_is_triggered_again() {
+        for (action, is_end, errno, expected) in [
+            ("add", false, libc::ENOSPC, Some(Action::Add)),
+            ("change", false, libc::EMFILE, Some(Action::Change)),
+            ("bind", false, libc::ENOENT, Some(Action::Change)),
+            ("add", false, libc::EINVAL, None),
+            ("add", true, libc::ENOSPC, None),
+        ] {
+            let mut unfinished = Unfinished::default();
+            let event = event(action, 1);
+            let id = event.device.id().unwrap();
+            unfinished.on_failure(&event, &write(&event, is_end), Errno(errno));
+            assert_eq!(unfinished.events.get(&id).map(|(action, _)| *action), expected, "{action} {errno}");
+            unfinished.on_begin(&id);
+            assert!(!unfinished.has_devices());
+            assert_eq!((unfinished.ends_half_way(&id), unfinished.ends_half_way(&id)), (!is_end, false));
+        }
+    }
+
+    #[test]
+    fn at_the_limit_all_devices_are_looked_at() {
+        let mut unfinished = Unfinished::default();
+        for minor in 0..=MAX_DEVICES {
+            assert!(!unfinished.too_many);
+            let event = event("add", minor);
+            unfinished.on_failure(&event, &write(&event, false), Errno(libc::ENOSPC));
+        }
+        assert!(unfinished.too_many && unfinished.events.len() == MAX_DEVICES);
+    }
+
+    #[test]
+    fn pauses_grow_until_all_is_done() {
+        let mut unfinished = Unfinished::default();
+        let mut now = Duration::from_secs(100);
+        assert!(!unfinished.is_due(false, now) && unfinished.timeout().is_none());
+        let mut pauses = Vec::new();
+        for _ in 0..10 {
+            let begun = now;
+            while !unfinished.is_due(true, now) {
+                now = unfinished.timeout().unwrap();
+            }
+            pauses.push((now - begun).as_millis());
+        }
+        assert_eq!(pauses[..4], [200, 400, 800, 1600]);
+        assert_eq!(pauses[9], LONGEST_PAUSE.as_millis());
+        assert!(!unfinished.is_due(false, now) && !unfinished.is_due(true, now));
+        assert_eq!(unfinished.timeout(), Some(now + FIRST_PAUSE));
+    }
+}
