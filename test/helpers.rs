@@ -4,6 +4,7 @@ use mudev::helper::operations::{Operation, Reply};
 use mudev::helper::pool::{Launcher, Pool, Register};
 use mudev::sys::clock::monotonic;
 use mudev::sys::process::wait_readable;
+use mudev::world::sysfs::Place;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -68,7 +69,7 @@ impl Bench {
 
 fn read_attr(path: &str) -> Operation {
     let (devpath, name) = path.rsplit_once('/').unwrap();
-    Operation::ReadAttr { sys: "/".into(), devpath: devpath.into(), name: name.into() }
+    Operation::ReadAttr { sys: "/".into(), place: Place { devpath: devpath.into(), name: name.into() } }
 }
 
 fn attr(reply: Reply) -> Option<String> {
@@ -188,10 +189,12 @@ fn attributes_of_every_kind_are_the_same_whether_loop_or_helper_reads_them() {
         "a\0b",
     ] {
         let here = sysfs.read_attr(b"/devices/d", name.as_bytes());
-        let operation =
-            Operation::ReadAttr { sys: sys.into(), devpath: "/devices/d".into(), name: name.into() };
+        let operation = Operation::ReadAttr {
+            sys: sys.into(),
+            place: Place { devpath: "/devices/d".into(), name: name.into() },
+        };
         bench.request("attr", operation, LIMIT);
-        let (_, Reply::Attr { value: there, waited: false }) = bench.reply() else { panic!("{name}") };
+        let (_, Reply::Attr { value: there, waited: false, .. }) = bench.reply() else { panic!("{name}") };
         assert!(here == there, "{name}: {:?}, {:?}", here.map(|v| v.len()), there.map(|v| v.len()));
         values.push((name, here));
     }

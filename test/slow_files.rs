@@ -211,3 +211,65 @@ fn what_is_in_the_page_cache_is_read_at_once_and_what_is_not_by_a_helper() {
         std::fs::remove_file(&path).unwrap();
     });
 }
+
+/// A class of the kernel, in this cell with one device `x` that has an attribute on a slow file system. False if
+/// there is no such class.
+fn slow_attribute(class: &str, name: &str, slow: &Path) -> bool {
+    let class = format!("/sys/class/{class}");
+    if !Path::new(&class).is_dir() {
+        println!("skipped: this kernel has no {class}");
+        return false;
+    }
+    cell::mount("none", &class, "tmpfs", 0, "").expect("mounts");
+    let device = Path::new(&class).join("x");
+    std::fs::create_dir(&device).unwrap();
+    std::fs::write(device.join("uevent"), "").unwrap();
+    std::os::unix::fs::symlink(&class, device.join("subsystem")).unwrap();
+    std::fs::write(device.join(name), "").unwrap();
+    let (from, onto) = (slow.to_str().unwrap(), device.join(name));
+    cell::mount(from, onto.to_str().unwrap(), "", libc::MS_BIND, "").expect("mounts");
+    true
+}
+
+#[test]
+fn an_attribute_that_asks_the_hardware_is_not_read_by_the_loop_even_once() {
+    in_cell(|| {
+        let gate = Gate::closed();
+        let slow = Fuse::mount(
+            Path::new("/run/slow"),
+            vec![File::text("capacity", "42\n").waits(Step::Open, gate.clone())],
+        )
+        .expect("mounts");
+        if !slow_attribute("power_supply", "capacity", &slow.file("capacity")) {
+            return;
+        }
+        let rules = "KERNEL==\"zero\", ENV{CAPACITY}=\"$attr{[power_supply/x]capacity}\", \
+            ENV{OTHER}=\"$attr{[power_supply/x]temp}\"\n";
+        let mut live = Live::start(rules);
+        let message = others_do_not_wait(&mut live, &gate);
+        assert_eq!((message.get("CAPACITY"), message.get("OTHER")), ("42", ""));
+        live.stop();
+    });
+}
+
+#[test]
+fn an_attribute_that_turns_out_to_wait_is_read_by_the_loop_only_once() {
+    in_cell(|| {
+        let gate = Gate::closed();
+        let file = File::text("state", "on\n")
+            .takes(Step::Read, Duration::from_millis(50))
+            .waits(Step::Open, gate.clone());
+        let slow = Fuse::mount(Path::new("/run/slow"), vec![file]).expect("mounts");
+        // `mem` is a class everywhere, and in no list.
+        slow_attribute("mem", "state", &slow.file("state"));
+        let rules = "KERNEL==\"zero\", ENV{STATE}=\"$attr{[mem/x]state}\"\n";
+        let mut live = Live::start(rules);
+        gate.open();
+        let first = change(ASKS);
+        live.announced_that("the first event", |message| message.get("SYNTH_UUID") == first);
+        for _ in 0..3 {
+            assert_eq!(others_do_not_wait(&mut live, &gate).get("STATE"), "on");
+        }
+        live.stop();
+    });
+}

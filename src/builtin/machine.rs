@@ -101,12 +101,23 @@ impl Machine {
         Builtins::load(&self.tree.roots(), self.command_line.as_bytes(), scheme)
     }
 
-    /// Calls a builtin, which must be able to answer at once.
+    /// Calls a builtin, which must be able to answer at once, and the same when helpers read what asks the hardware.
     #[track_caller]
     pub fn call(&self, builtin: BuiltinName, event: &Event) -> BuiltinResult {
         let argv = [builtin.as_str().into()];
         let call = Call { builtin, argv: &argv, event, facts: &[], dry: false };
-        let tried = self.builtins().0.run(&call, &Sysfs::new(&self.tree.roots()), &Table::new());
+        let (builtins, _) = self.builtins();
+        let sysfs = Sysfs::new(&self.tree.roots());
+        let tried = builtins.run(&call, &sysfs, &Table::new());
+        let on_the_loop = sysfs.clone().without_hardware();
+        let mut known = Vec::new();
+        let run = |sysfs: &Sysfs| builtins.run(&call, sysfs, &Table::new());
+        while let Err(place) = on_the_loop.knowing(known.clone(), false, run) {
+            assert!(known.iter().all(|(known, _)| *known != place), "{place:?} is asked for again");
+            let value = sysfs.read_attr(&place.devpath, &place.name);
+            known.push((place, value));
+        }
+        assert_eq!(on_the_loop.knowing(known, false, run).as_ref(), Ok(&tried));
         match tried {
             Tried::Done(result) => result,
             Tried::Need(need) => panic!("{need:?}"),

@@ -28,7 +28,7 @@ use crate::world::claims_dir::ClaimsDir;
 use crate::world::constants::Constants;
 use crate::world::database::{self, Database, Records};
 use crate::world::files::{self, Files, Found};
-use crate::world::sysfs::Sysfs;
+use crate::world::sysfs::{Place, Sysfs};
 use bstr::{BStr, BString, ByteSlice};
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -197,7 +197,7 @@ impl Answers {
     /// Answers from these roots.
     pub fn new(roots: &Roots, builtins: Builtins) -> Answers {
         Answers {
-            sysfs: Sysfs::new(roots),
+            sysfs: Sysfs::new(roots).without_hardware(),
             files: Files::new(roots),
             constants: Constants::new(roots),
             accounts: Accounts::new(roots),
@@ -231,7 +231,9 @@ impl Answers {
             Ask::Parents => Answer::Parents(self.parents(links, job, event)),
             Ask::Driver => Answer::Text(Ok(self.driver(event))),
             Ask::Attr { subject, name } => Answer::Attr(self.attr(links, job, event, subject, name, facts)?),
-            Ask::ParentState(index) => Answer::Parent(Arc::new(self.parent_state(links, job, event, *index))),
+            Ask::ParentState(index) => {
+                Answer::Parent(Arc::new(self.parent_state(links, job, event, *index, facts)?))
+            }
             Ask::Mode { path } => Answer::Mode(self.mode(links, event, path, facts)?),
             Ask::Sysctl { name } => Answer::Text(self.files.sysctl_read(name)),
             Ask::File { path } => Answer::Text(self.file(path, facts)?),
@@ -284,9 +286,9 @@ impl Answers {
         facts: &[Fact],
     ) -> Result<BuiltinResult, Need> {
         let argv: Vec<BString> = split_command(command);
-        let facts: Vec<builtin::Fact> = facts.iter().filter_map(builtin_fact).collect();
-        let call = builtin::Call { builtin, argv: &argv, event, facts: &facts, dry: false };
-        match self.builtins.run(&call, &self.sysfs, links) {
+        let others: Vec<builtin::Fact> = facts.iter().filter_map(builtin_fact).collect();
+        let call = builtin::Call { builtin, argv: &argv, event, facts: &others, dry: false };
+        match self.with_hardware(facts, |sysfs| self.builtins.run(&call, sysfs, links))? {
             builtin::Tried::Done(result) => Ok(result),
             builtin::Tried::Need(need) => Err(match need {
                 builtin::Need::Link(ifindex) => Need::Link(ifindex),
@@ -345,12 +347,19 @@ impl Answers {
         driver
     }
 
-    fn parent_state(&mut self, links: &Table, job: JobId, event: &Event, index: u16) -> ParentState {
+    fn parent_state(
+        &mut self,
+        links: &Table,
+        job: JobId,
+        event: &Event,
+        index: u16,
+        facts: &[Fact],
+    ) -> Result<ParentState, Need> {
         let parents = self.parents(links, job, event);
-        let Some(parent) = parents.get(usize::from(index)) else { return ParentState::default() };
-        let mut state =
-            ParentState { properties: self.sysfs.properties(&parent.devpath), ..Default::default() };
-        let Some(device) = self.sysfs.device(&parent.devpath) else { return state };
+        let Some(parent) = parents.get(usize::from(index)) else { return Ok(ParentState::default()) };
+        let properties = self.with_hardware(facts, |sysfs| sysfs.properties(&parent.devpath))?;
+        let mut state = ParentState { properties, ..Default::default() };
+        let Some(device) = self.sysfs.device(&parent.devpath) else { return Ok(state) };
         let record = device.id().and_then(|id| self.records.as_ref()?.read(&id).ok()?);
         if let Some(record) = record {
             for property in record.properties.iter() {
@@ -359,7 +368,7 @@ impl Answers {
             state.tags.sticky = record.tags.clone();
             state.tags.current = record.current_tags.clone();
         }
-        state
+        Ok(state)
     }
 
     /// The row of the link table that speaks for a subject.
@@ -413,7 +422,7 @@ impl Answers {
     ) -> Result<Attr, Need> {
         if let Some(Fact::Helper(reply)) = facts.last() {
             return Ok(match reply {
-                HelperReply::Attr { value, waited } => {
+                HelperReply::Attr { value, waited, .. } => {
                     if let Some((_, subsystem)) = self.place(links, job, event, subject) {
                         self.slow.learn(subsystem.as_bstr(), name.as_bstr(), *waited);
                     }
@@ -480,12 +489,33 @@ impl Answers {
                 if Sysfs::is_inside(devpath, name) && !self.slow.is_for_helper(subsystem, name) =>
             {
                 let sysfs = &self.sysfs;
-                return Ok(self.slow.read(subsystem, name, || sysfs.attr(devpath, name)));
+                if !sysfs.asks_hardware(devpath, subsystem, name) {
+                    return Ok(self.slow.read(subsystem, name, || sysfs.attr(devpath, name)));
+                }
+                if !sysfs.exists(devpath, name) {
+                    return Ok(Attr::Missing);
+                }
             }
             _ => {}
         }
+        Err(self.attr_by_helper(Place { devpath: devpath.clone(), name: name.to_owned() }))
+    }
+
+    fn attr_by_helper(&self, place: Place) -> Need {
         let sys = self.sysfs.root().as_os_str().as_bytes().into();
-        Err(Need::Helper(Operation::ReadAttr { sys, devpath: devpath.clone(), name: name.to_owned() }))
+        Need::Helper(Operation::ReadAttr { sys, place })
+    }
+
+    /// What `read` reads in sysfs, with the attributes that helpers have read for it so far.
+    fn with_hardware<T>(&self, facts: &[Fact], read: impl FnOnce(&Sysfs) -> T) -> Result<T, Need> {
+        let known = |fact: &Fact| match fact {
+            Fact::Helper(HelperReply::Attr { place, value, .. }) => Some((place.clone(), value.clone())),
+            _ => None,
+        };
+        let gave_up =
+            facts.iter().any(|f| matches!(f, Fact::Helper(HelperReply::TimedOut | HelperReply::Died)));
+        let known = facts.iter().filter_map(known).collect();
+        self.sysfs.knowing(known, gave_up, read).map_err(|place| self.attr_by_helper(place))
     }
 
     /// How fresh rows must be for this job. The kernel's own `add` comes before the first message of
@@ -569,6 +599,7 @@ fn builtin_fact(fact: &Fact) -> Option<builtin::Fact> {
         Fact::Driver(result) => builtin::Fact::Driver(result.clone().map(Some)),
         Fact::Helper(HelperReply::Address(result)) => builtin::Fact::PermanentAddress(result.clone()),
         Fact::Helper(HelperReply::Done(result)) => builtin::Fact::Written(*result),
+        Fact::Helper(HelperReply::Attr { .. }) => return None,
         Fact::Helper(_) => builtin::Fact::Hung,
         Fact::Exit(_) | Fact::Asked => return None,
     })

@@ -7,7 +7,8 @@
 use crate::model::{DevNum, Errno};
 use crate::sys;
 use crate::world::nodes::{self, DiskLock, HeldLock};
-use crate::world::{Sysfs, files, patience};
+use crate::world::sysfs::{Place, Sysfs};
+use crate::world::{files, patience};
 use bstr::{BStr, BString, ByteSlice};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -30,7 +31,7 @@ pub enum Operation {
     /// Write a kernel parameter. -> [`Reply::Done`]
     WriteSysctl { path: BString, value: BString },
     /// Read an attribute as [`Sysfs::read_attr`] does, of the tree at `sys`. -> [`Reply::Attr`]
-    ReadAttr { sys: BString, devpath: BString, name: BString },
+    ReadAttr { sys: BString, place: Place },
     /// Read a file of a slow file system ([`files::import`]). -> [`Reply::File`]
     ReadFile { path: BString },
     /// Look for a file of a slow file system ([`files::mode`]). -> [`Reply::Mode`]
@@ -54,8 +55,9 @@ pub enum Operation {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     Done(Result<(), Errno>),
-    /// An attribute, and whether reading it waited ([`patience::watch`]).
+    /// An attribute, which one, and whether reading it waited ([`patience::watch`]).
     Attr {
+        place: Place,
         value: Result<BString, Errno>,
         waited: bool,
     },
@@ -86,7 +88,7 @@ impl Operation {
         match self {
             Operation::WriteAttr { path, value } => message(1, &[path, value]),
             Operation::WriteSysctl { path, value } => message(2, &[path, value]),
-            Operation::ReadAttr { sys, devpath, name } => message(3, &[sys, devpath, name]),
+            Operation::ReadAttr { sys, place } => message(3, &[sys, &place.devpath, &place.name]),
             Operation::ReReadPartitions { devnode, syspath } => message(5, &[devnode, syspath]),
             Operation::Trigger { text, syspaths } => {
                 let all: Vec<&[u8]> =
@@ -132,7 +134,7 @@ impl Operation {
         let operation = match kind {
             1 => Operation::WriteAttr { path: next()?, value: next()? },
             2 => Operation::WriteSysctl { path: next()?, value: next()? },
-            3 => Operation::ReadAttr { sys: next()?, devpath: next()?, name: next()? },
+            3 => Operation::ReadAttr { sys: next()?, place: Place { devpath: next()?, name: next()? } },
             5 => Operation::ReReadPartitions { devnode: next()?, syspath: next()? },
             6 => return Some(Operation::Trigger { text: next()?, syspaths: texts.collect() }),
             7 => Operation::PermanentAddress { ifname: next()? },
@@ -155,7 +157,7 @@ impl Operation {
             Operation::WriteSysctl { path: at, value } => {
                 Reply::Done(place(at).and_then(|at| files::write_parameter(at, value)))
             }
-            Operation::ReadAttr { sys, devpath, name } => read_attr(sys, devpath, name),
+            Operation::ReadAttr { sys, place } => read_attr(sys, place),
             Operation::ReadFile { path: at } => Reply::File(place(at).and_then(files::import)),
             Operation::TestFile { path: at } => Reply::Mode(place(at).and_then(files::mode)),
             Operation::PermanentAddress { ifname } => Reply::Address(permanent_address(ifname)),
@@ -220,7 +222,9 @@ impl Reply {
     /// The same reply with another text.
     fn with_text(&self, text: Result<BString, Errno>) -> Reply {
         match self {
-            Reply::Attr { waited, .. } => Reply::Attr { value: text, waited: *waited },
+            Reply::Attr { place, waited, .. } => {
+                Reply::Attr { place: place.clone(), value: text, waited: *waited }
+            }
             Reply::File(_) => Reply::File(text.map(Some)),
             other => other.clone(),
         }
@@ -233,9 +237,12 @@ impl Reply {
         };
         match self {
             Reply::Done(result) => message(1, &[&number(result.map(|()| 0))]),
-            Reply::Attr { value: Ok(text), waited } => message(2, &[&number(Ok(u32::from(*waited))), text]),
-            Reply::Attr { value: Err(errno), waited } => {
-                message(2, &[&number(Ok(u32::from(*waited))), &[], &number(Err(*errno))])
+            Reply::Attr { place, value, waited } => {
+                let start = [&number(Ok(u32::from(*waited))), place.devpath.as_slice(), &place.name];
+                match value {
+                    Ok(text) => message(2, &[&start[..], &[&number(Ok(0)), text]].concat()),
+                    Err(errno) => message(2, &[&start[..], &[&number(Err(*errno)), &[]]].concat()),
+                }
             }
             Reply::File(Ok(Some(text))) => message(11, &[&number(Ok(0)), text]),
             Reply::File(Ok(None)) => message(11, &[&number(Ok(0))]),
@@ -275,20 +282,23 @@ impl Reply {
             let errno = i32::from_ne_bytes(errno.try_into().ok()?);
             Some(if errno == 0 { Ok(value) } else { Err(Errno(errno)) })
         };
+        let text = |at: usize| texts.get(at).map(|&text| text.to_owned());
         Some(match kind {
             1 => Reply::Done(number(0)?.map(drop)),
-            2 => {
-                let waited = number(0)?.ok()? != 0;
-                let text = texts.get(1)?;
-                let value = number(2).unwrap_or(Ok(0)).map(|_| (*text).to_owned());
-                Reply::Attr { value, waited }
-            }
+            2 => Reply::Attr {
+                waited: number(0)?.ok()? != 0,
+                place: Place { devpath: text(1)?, name: text(2)? },
+                value: match number(3)? {
+                    Ok(_) => Ok(text(4)?),
+                    Err(errno) => Err(errno),
+                },
+            },
             3 => Reply::Partitions(number(0)?.map(|n| n != 0)),
             4 => Reply::Triggered { done: number(0)?.ok()?, failed: number(1)?.ok()? },
             5 => Reply::TimedOut,
             6 => Reply::Died,
             7 => match number(0)? {
-                Ok(_) => Reply::Address(Ok(texts.get(1).map(|&t| t.to_owned())?)),
+                Ok(_) => Reply::Address(Ok(text(1)?)),
                 Err(errno) => Reply::Address(Err(errno)),
             },
             8 => Reply::Lock(match (number(0)?, passed) {
@@ -298,7 +308,7 @@ impl Reply {
                 // Also if there was no room for one more open file here: there will be.
                 _ => Ok(DiskLock::Busy),
             }),
-            11 => Reply::File(number(0)?.map(|_| texts.get(1).map(|&text| text.to_owned()))),
+            11 => Reply::File(number(0)?.map(|_| text(1))),
             12 => Reply::Mode(number(0).map_or(Ok(None), |mode| mode.map(Some))),
             _ => return None,
         })
@@ -358,13 +368,10 @@ fn write(file: &BString, value: &[u8]) -> io::Result<()> {
     }
 }
 
-fn read_attr(sys: &BString, devpath: &BString, name: &BString) -> Reply {
-    let sysfs = match place(sys) {
-        Ok(sys) => Sysfs::below(sys.to_owned()),
-        Err(errno) => return Reply::Attr { value: Err(errno), waited: false },
-    };
-    let (value, waited) = patience::watch(|| sysfs.read_attr(devpath, name));
-    Reply::Attr { value, waited }
+fn read_attr(sys: &BString, attr: &Place) -> Reply {
+    let read = |sys: &Path| Sysfs::below(sys.to_owned()).read_attr(&attr.devpath, &attr.name);
+    let (value, waited) = patience::watch(|| place(sys).and_then(read));
+    Reply::Attr { place: attr.clone(), value, waited }
 }
 
 fn permanent_address(ifname: &BString) -> Result<BString, Errno> {
@@ -385,12 +392,16 @@ fn re_read(devnode: &BString, syspath: &BString) -> Result<bool, Errno> {
 mod tests {
     use super::*;
 
+    fn attr(devpath: &str, name: &str) -> Place {
+        Place { devpath: devpath.into(), name: name.into() }
+    }
+
     #[test]
     fn operations_go_both_ways_and_cut_ones_are_refused() {
         let all = [
             Operation::WriteAttr { path: "/sys/a".into(), value: "1".into() },
             Operation::WriteSysctl { path: "/proc/sys/a".into(), value: "".into() },
-            Operation::ReadAttr { sys: "/sys".into(), devpath: "/devices/a".into(), name: "b".into() },
+            Operation::ReadAttr { sys: "/sys".into(), place: attr("/devices/a", "b") },
             Operation::ReadFile { path: "/etc/a".into() },
             Operation::TestFile { path: "/etc/b".into() },
             Operation::PermanentAddress { ifname: "eth0".into() },
@@ -417,12 +428,24 @@ mod tests {
         let all = [
             Reply::Done(Ok(())),
             Reply::Done(Err(Errno(libc::EBUSY))),
-            Reply::Attr { value: Ok("".into()), waited: false },
-            Reply::Attr { value: Ok("1".into()), waited: true },
-            Reply::Attr { value: Err(Errno(libc::EIO)), waited: true },
-            Reply::Attr { value: Ok(vec![b'x'; MAX_INLINE].into()), waited: true },
-            Reply::Attr { value: Ok(vec![b'x'; MAX_INLINE + 1].into()), waited: true },
-            Reply::Attr { value: Ok(vec![b'x'; files::IMPORT_MAX].into()), waited: false },
+            Reply::Attr { place: attr("/devices/a", "b"), value: Ok("".into()), waited: false },
+            Reply::Attr { place: attr("/devices/a", "b"), value: Ok("1".into()), waited: true },
+            Reply::Attr { place: attr("/devices/a", "b"), value: Err(Errno(libc::EIO)), waited: true },
+            Reply::Attr {
+                place: attr("/devices/a", "b"),
+                value: Ok(vec![b'x'; MAX_INLINE].into()),
+                waited: true,
+            },
+            Reply::Attr {
+                place: attr("/devices/a", "b"),
+                value: Ok(vec![b'x'; MAX_INLINE + 1].into()),
+                waited: true,
+            },
+            Reply::Attr {
+                place: attr("/devices/a", "b"),
+                value: Ok(vec![b'x'; files::IMPORT_MAX].into()),
+                waited: false,
+            },
             Reply::File(Ok(Some("".into()))),
             Reply::File(Ok(Some(vec![b'x'; files::IMPORT_MAX].into()))),
             Reply::File(Ok(None)),
@@ -458,13 +481,14 @@ mod tests {
         let tree = crate::world::tree::Tree::new();
         tree.file("sys/a/uevent", "").file("sys/a/speed", "1000\n");
         let at = |name: &str| BString::from(tree.path(name).into_os_string().into_encoded_bytes());
-        let read = |name: &str| {
-            Operation::ReadAttr { sys: at("sys"), devpath: "/a".into(), name: name.into() }.perform()
-        };
-        let gives = |value| Reply::Attr { value, waited: false };
-        assert_eq!(read("speed"), gives(Ok("1000".into())));
-        assert_eq!(read("none"), gives(Err(Errno(libc::ENOENT))));
-        assert_eq!(read(""), gives(Err(Errno(libc::EISDIR))));
+        let read =
+            |name: &str| match (Operation::ReadAttr { sys: at("sys"), place: attr("/a", name) }).perform() {
+                Reply::Attr { place, value, waited: false } if place == attr("/a", name) => value,
+                other => panic!("{other:?}"),
+            };
+        assert_eq!(read("speed"), Ok("1000".into()));
+        assert_eq!(read("none"), Err(Errno(libc::ENOENT)));
+        assert_eq!(read(""), Err(Errno(libc::EISDIR)));
         let write = Operation::WriteAttr { path: at("sys/a/speed"), value: "10".into() };
         assert_eq!(write.perform(), Reply::Done(Ok(())));
         assert_eq!(tree.read("sys/a/speed"), b"1000\n", "the first two bytes are overwritten, as in sysfs");

@@ -13,6 +13,7 @@ pub mod described;
 pub mod enumerate;
 pub mod files;
 pub mod filter;
+pub mod hardware;
 pub mod logger;
 pub mod nodes;
 pub mod patience;

@@ -6,12 +6,13 @@
 //!
 //! Sources: rules.md 3.4 and 3.8, builtins.md 0.3, interop.md 1.10.
 
-use super::Roots;
+use super::{Roots, hardware};
 use crate::model::device::last_component;
 use crate::model::uevent::{absolute_devname, valid_property};
 use crate::model::{DevNum, Device, DeviceId, Errno, Properties};
 use crate::rules::ask::{Attr, ParentDevice};
 use bstr::{BStr, BString, ByteSlice};
+use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -29,6 +30,24 @@ pub struct Sysfs {
     root: PathBuf,
     /// `root` with its own symlinks resolved: what resolved paths begin with.
     real_root: PathBuf,
+    /// For who must not wait: what is known of attributes that ask the hardware.
+    hardware: Option<RefCell<Hardware>>,
+}
+
+/// See [`Sysfs::knowing`].
+#[derive(Clone, Debug, Default)]
+struct Hardware {
+    known: Vec<(Place, Result<BString, Errno>)>,
+    /// Where something is neither known nor wanted: nobody could read the last one.
+    gave_up: bool,
+    wanted: Option<Place>,
+}
+
+/// An attribute: where it is and what it is called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub devpath: BString,
+    pub name: BString,
 }
 
 impl Sysfs {
@@ -40,7 +59,63 @@ impl Sysfs {
     /// The tree at a place of its own.
     pub fn below(root: PathBuf) -> Sysfs {
         let real_root = std::fs::canonicalize(&root).unwrap_or_else(|_| root.clone());
-        Sysfs { root, real_root }
+        Sysfs { root, real_root, hardware: None }
+    }
+
+    /// The same tree for who must not wait: attributes that ask the hardware are only read as
+    /// [`Sysfs::knowing`] has it.
+    pub fn without_hardware(self) -> Sysfs {
+        Sysfs { hardware: Some(RefCell::default()), ..self }
+    }
+
+    /// Reads whatever `read` reads. Attributes that ask the hardware have the values of `known`; the first
+    /// one that is not among them is the error, and what was read without it is void. If somebody `gave_up` on
+    /// one, those are missing.
+    pub fn knowing<T>(
+        &self,
+        known: Vec<(Place, Result<BString, Errno>)>,
+        gave_up: bool,
+        read: impl FnOnce(&Sysfs) -> T,
+    ) -> Result<T, Place> {
+        if let Some(hardware) = &self.hardware {
+            hardware.replace(Hardware { known, gave_up, wanted: None });
+        }
+        let value = read(self);
+        let wanted = self.hardware.as_ref().and_then(|hardware| hardware.take().wanted);
+        wanted.map_or(Ok(value), Err)
+    }
+
+    /// Whether reading an attribute of a device asks the hardware ([`hardware::asks`]). A name may lead to
+    /// another device.
+    pub fn asks_hardware(&self, devpath: &[u8], subsystem: &[u8], name: &[u8]) -> bool {
+        let Some((folder, last)) = name.rsplit_once_str("/") else { return hardware::asks(subsystem, name) };
+        match self.link_name(devpath, &[folder, b"/subsystem"].concat()) {
+            Some(owner) => hardware::asks(&owner, last),
+            None => hardware::asks(subsystem, name),
+        }
+    }
+
+    /// What is known of an attribute for who must not wait; None if it can be read.
+    fn known_of_hardware(&self, devpath: &[u8], name: &[u8]) -> Option<Result<BString, Errno>> {
+        let hardware = self.hardware.as_ref()?;
+        // What is read most, by builtins: interfaces, and `uevent`, which but for batteries is in memory.
+        let is_interface = dirname(devpath).is_some_and(|folder| folder.ends_with(b"/net"));
+        if is_interface || name == b"uevent" && !devpath.contains_str("/power_supply/") {
+            return None;
+        }
+        let subsystem = self.subsystem(devpath).unwrap_or_default();
+        if !self.asks_hardware(devpath, &subsystem, name) || !self.exists(devpath, name) {
+            return None;
+        }
+        let mut hardware = hardware.borrow_mut();
+        let place = Place { devpath: devpath.into(), name: name.into() };
+        if let Some((_, value)) = hardware.known.iter().find(|(known, _)| *known == place) {
+            return Some(value.clone());
+        }
+        if !hardware.gave_up {
+            hardware.wanted.get_or_insert(place);
+        }
+        Some(Err(Errno(libc::EAGAIN)))
     }
 
     /// Where the tree lies.
@@ -85,6 +160,9 @@ impl Sysfs {
             && let Some(target) = self.link_name(devpath, name)
         {
             return Ok(target);
+        }
+        if let Some(known) = self.known_of_hardware(devpath, name) {
+            return known;
         }
         let path = self.path_of(devpath, name);
         // Inside sysfs any file may be opened without harm. A name with `..` may lead to a device
@@ -256,8 +334,12 @@ impl Sysfs {
 
     /// The device at a devpath that is known to be free of symlinks and to be a device.
     pub fn device_at(&self, devpath: BString) -> Device {
-        let properties = self.uevent_properties(&devpath);
         let subsystem = self.subsystem(&devpath).unwrap_or_default();
+        // What it is is not worth asking the hardware: such a device has neither node nor number.
+        let properties = match hardware::asks(&subsystem, b"uevent") {
+            true => Properties::new(),
+            false => self.uevent_properties(&devpath),
+        };
         let driver = self.driver(&devpath);
         let mut device = Device::new(devpath, subsystem, &properties);
         device.driver = driver.or(device.driver);
@@ -705,6 +787,54 @@ mod tests {
         assert_eq!(sysfs.device_of_node(Path::new("/dev/null")).unwrap(), "/devices/virtual/mem/null");
         assert_eq!(sysfs.device_of_node(Path::new("/dev")), None);
         assert_eq!(sysfs.device_of_node(Path::new("/dev/none-such")), None);
+    }
+
+    #[test]
+    fn who_must_not_wait_reads_hardware_only_when_somebody_has_read_it() {
+        let tree = Tree::new();
+        let nic = "sys/devices/pci0000:00/0000:00:03.0";
+        tree.file(&format!("{nic}/uevent"), "")
+            .link(&format!("{nic}/subsystem"), "../../../bus/pci")
+            .file(&format!("{nic}/config"), "secret")
+            .file(&format!("{nic}/vendor"), "0x1af4\n")
+            .file(&format!("{nic}/hwmon/hwmon0/temp1_input"), "42\n")
+            .link(&format!("{nic}/hwmon/hwmon0/subsystem"), "../../../../../class/hwmon")
+            .file(&format!("{nic}/power/control"), "auto\n")
+            .file(
+                "sys/devices/b/power_supply/BAT0/uevent",
+                "DEVTYPE=power_supply\nPOWER_SUPPLY_STATUS=Full\n",
+            )
+            .link("sys/devices/b/power_supply/BAT0/subsystem", "../../../../class/power_supply");
+        let waits = Sysfs::new(&tree.roots());
+        let sysfs = Sysfs::new(&tree.roots()).without_hardware();
+        let nic = b"/devices/pci0000:00/0000:00:03.0";
+        let place = |name: &str| Place { devpath: nic.into(), name: name.into() };
+        for (name, hardware) in [
+            ("config", true),
+            ("hwmon/hwmon0/temp1_input", true),
+            ("vendor", false),
+            ("power/control", false),
+            ("label", false),
+        ] {
+            let read =
+                |known, gave_up| sysfs.knowing(known, gave_up, |sysfs| sysfs.value(nic, name.as_bytes()));
+            let value = waits.value(nic, name.as_bytes());
+            match hardware {
+                true => assert_eq!(read(vec![], false), Err(place(name))),
+                false => assert_eq!(read(vec![], false), Ok(value), "{name}"),
+            }
+            let known = || vec![(place(name), Ok("x".into())), (place("y"), Ok("y".into()))];
+            if hardware {
+                assert_eq!(read(known(), false), Ok(Some("x".into())), "{name}");
+                assert_eq!(read(vec![(place(name), Err(Errno(libc::EIO)))], false), Ok(None));
+                assert_eq!(read(vec![], true), Ok(None), "nobody could read it");
+            }
+        }
+        let battery = b"/devices/b/power_supply/BAT0";
+        let wanted = sysfs.knowing(vec![], false, |sysfs| sysfs.properties(battery));
+        assert_eq!(wanted, Err(Place { devpath: battery.into(), name: "uevent".into() }));
+        assert_eq!(waits.properties(battery).get("POWER_SUPPLY_STATUS").unwrap(), "Full");
+        assert_eq!(sysfs.device(battery).unwrap().id(), waits.device(battery).unwrap().id());
     }
 
     #[test]
