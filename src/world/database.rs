@@ -496,12 +496,14 @@ impl Database {
     pub fn forget_tag_folder(&mut self, tag: &BStr) {
         self.trusted_tags.remove(tag);
         self.seen_tags.remove(tag);
+        self.known.values_mut().for_each(|known| _ = known.tags.remove(tag));
     }
 
     /// Nothing is known of the index any more.
     pub fn forget_tags(&mut self) {
         self.trusted_tags.clear();
         self.seen_tags.clear();
+        self.known.values_mut().for_each(|known| known.tags.clear());
     }
 
     /// The whole index as it is on disk: by device its tags.
