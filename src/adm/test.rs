@@ -2,7 +2,7 @@
 
 use super::trial::{Trial, event_of};
 use super::view::Devices;
-use super::{Json, Out, Outcome, Stop, action_value, ignore_word, other_option, text_value};
+use super::{Json, Out, Outcome, Stop, action_value, ignore_word, json_value, other_option, text_value};
 use crate::engine::job::node_change;
 use crate::model::command_line::{LongNames, next_arg};
 use crate::model::{Action, Event, ResolveNames};
@@ -59,7 +59,7 @@ struct Options {
     words: Vec<OsString>,
 }
 
-/// None: only the list of actions was wanted.
+/// None: only a list of possible values was wanted.
 fn parse(parser: &mut Parser, is_builtin: bool, out: Out) -> Result<Option<Options>, Stop> {
     let mut options = Options {
         action: Action::Add,
@@ -80,6 +80,10 @@ fn parse(parser: &mut Parser, is_builtin: bool, out: Out) -> Result<Option<Optio
             other if is_builtin => return Err(other_option(other)),
             Arg::Short('N') | Arg::Long("resolve-names") => {
                 let word = text_value(parser)?;
+                if word == "help" {
+                    out.write_all(b"never\nlate\nearly\n")?;
+                    return Ok(None);
+                }
                 let when = ResolveNames::parse(word.as_bytes());
                 options.resolve_names = Some(
                     when.ok_or_else(|| Stop::Failed(format!("{word:?} is none of early, late, never")))?,
@@ -87,7 +91,10 @@ fn parse(parser: &mut Parser, is_builtin: bool, out: Out) -> Result<Option<Optio
             }
             Arg::Short('D') | Arg::Long("extra-rules-dir") => options.extra.push(parser.value()?.into()),
             Arg::Short('v') | Arg::Long("verbose") => options.verbose = true,
-            Arg::Long("json") => options.json = Json::parse(&text_value(parser)?)?,
+            Arg::Long("json") => match json_value(parser, out)? {
+                Some(json) => options.json = json,
+                None => return Ok(None),
+            },
             other => return Err(other_option(other)),
         }
     }
@@ -340,5 +347,16 @@ mod tests {
         }
         let one = test(&tree, &["/class/mem/null"]);
         assert_eq!(test(&tree, &["/class/mem/null", "x"]), one, "a second device is passed over");
+    }
+
+    #[test]
+    fn help_lists_the_values_of_an_option() {
+        for (words, expected) in [
+            (&["--json=help"][..], "pretty\nshort\noff\n"),
+            (&["-N", "help", "/none"], "never\nlate\nearly\n"),
+            (&["-a", "help"], "add\nremove\nchange\nmove\nonline\noffline\nbind\nunbind\n"),
+        ] {
+            assert_eq!(test(&machine(), words), (Ok(ExitCode::SUCCESS), expected.to_owned()), "{words:?}");
+        }
     }
 }
