@@ -190,6 +190,8 @@ const INFO: &str = "
 -P|ROOT_|-d|/
 -d|/|/dev/null
 -w0|-q|path|/dev/null
+-w0|-q|path|/dev/zero
+-w0.01|-q|path|/dev/zero|/dev/null
 -wfoo|/dev/null
 //dev/null|-q|path
 /dev/null/

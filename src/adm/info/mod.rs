@@ -183,10 +183,11 @@ fn parse(parser: &mut Parser, devices: &Devices, out: Out) -> Result<Option<Opti
                 format.prefix = Some(bytes_value(parser)?);
             }
             Arg::Short('w') | Arg::Long("wait-for-initialization") => {
-                options.wait = Some(match parser.optional_value() {
-                    Some(text) => parse_seconds(&text)?,
-                    None => Duration::MAX,
-                });
+                // As with udevadm a time of nothing is not to wait, and not to fail.
+                options.wait = match parser.optional_value() {
+                    Some(text) => Some(parse_seconds(&text)?).filter(|limit| !limit.is_zero()),
+                    None => Some(Duration::MAX),
+                };
             }
             Arg::Long("no-pager") => {}
             Arg::Long("json") => match json_value(parser, out)? {

@@ -351,7 +351,9 @@ fn what_cannot_be_answered_is_an_error() {
 
 #[test]
 fn a_device_with_a_record_need_not_be_waited_for() {
-    assert_eq!(shown(&machine(), &["-w0", "-q", "path", "n1"]), "/devices/virtual/net/lo\n");
+    assert_eq!(shown(&machine(), &["-w0.01", "-q", "path", "n1"]), "/devices/virtual/net/lo\n");
+    let unknown = ["-q", "path", "/sys/devices/pci0/0000:01"];
+    assert_eq!(shown(&machine(), &[&["-w0"], &unknown[..]].concat()), "/devices/pci0/0000:01\n");
 }
 
 #[test]
