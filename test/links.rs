@@ -137,7 +137,7 @@ impl Bench {
                     let applied = self.table.apply(datagram, Origin::Notification, &mut self.changes);
                     assert!(!applied.malformed);
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return self.table.caught_up(),
                 Err(error) => {
                     assert_eq!(error.raw_os_error(), Some(libc::ENOBUFS), "{error}");
                     self.overruns += 1;
@@ -152,9 +152,9 @@ impl Bench {
         self.helper.send(request);
         loop {
             self.helper.wait_readable();
-            self.drain();
             let mut buffer = vec![0; 64 * 1024];
             while let Some(datagram) = self.helper.receive(&mut buffer) {
+                self.drain();
                 let applied = self.table.apply(datagram, Origin::Reply, &mut self.changes);
                 assert!(!applied.malformed);
                 if let Some(reply) = applied.reply {
@@ -169,6 +169,7 @@ impl Bench {
     fn settle(&mut self) {
         self.drain();
         while self.table.wants_dump() {
+            self.drain();
             let (seq, request) = self.table.begin_dump();
             let reply = self.ask(seq, &request);
             assert_eq!(reply.result, Ok(()));
@@ -189,6 +190,7 @@ impl Bench {
                 LinkAttr::Unknown => false,
                 answer => return answer,
             };
+            self.drain();
             let (seq, request) = self.table.request(ifindex, statistics);
             if self.ask(seq, &request).result == Err(Errno(libc::ENODEV)) {
                 self.table.note_absent(ifindex, seq);

@@ -14,6 +14,7 @@ use crate::daemon::task::{Answers, Fact, Need};
 use crate::engine::JobId;
 use crate::helper::operations::{Operation, Reply as HelperReply};
 use crate::helper::rtnl;
+use crate::links::wire::DATAGRAM_MAX;
 use crate::links::{Origin, Reply, Table};
 use crate::model::{Action, Errno, Event, IfIndex, ResolveNames, SeqNum, Uevent};
 use crate::rules::ask::Exit;
@@ -122,6 +123,8 @@ impl Trial {
 
     fn meet(&mut self, event: &Event, need: Need) -> Result<Fact, Stop> {
         Ok(match need {
+            // Its requests are waited for: it never is behind.
+            Need::LinksRead => Fact::LinksRead,
             Need::Link(ifindex) => self.links.refresh(ifindex, false)?,
             Need::FreshLink { ifindex, statistics } => self.links.refresh(ifindex, statistics)?,
             Need::Program { command, capture } => {
@@ -140,7 +143,7 @@ impl Trial {
             Need::Helper(operation) => Fact::Helper(perform_dry(&operation)),
             Need::Driver { ifname, .. } => Fact::Driver(rtnl::driver(&ifname).map_err(|e| Errno::of(&e))),
             // All these requests change a link.
-            Need::Rtnl(_) => Fact::Rtnl(Ok(())),
+            Need::Rtnl(_) | Need::Undo(_) => Fact::Rtnl(Ok(())),
         })
     }
 
@@ -223,9 +226,15 @@ impl Links {
         netlink::send(socket.as_fd(), request).map_err(failed)?;
         let mut buffer = vec![0; REPLY_MAX];
         loop {
+            let length = netlink::next_len(socket.as_fd()).map_err(failed)?;
+            if length > buffer.len() {
+                buffer.resize(length.min(DATAGRAM_MAX), 0);
+            }
             let received = netlink::receive(socket.as_fd(), &mut buffer).map_err(failed)?;
-            let datagram =
-                buffer.get(..received.len).filter(|_| !received.truncated && received.sender.portid == 0);
+            if received.truncated {
+                return Err(Stop::Failed(format!("a link takes {length} bytes: more than {DATAGRAM_MAX}")));
+            }
+            let datagram = buffer.get(..received.len).filter(|_| received.sender.portid == 0);
             let applied = self.table.apply(datagram.unwrap_or_default(), Origin::Reply, &mut Vec::new());
             if let Some(reply) = applied.reply.filter(|reply| reply.seq == seq) {
                 return Ok(Some(reply));

@@ -19,7 +19,7 @@ pub mod net_setup_link;
 pub mod path_id;
 pub mod value;
 
-use crate::links::{Lookup, Table};
+use crate::links::{Lookup, Mark, Table};
 use crate::model::command::kernel_value;
 use crate::model::{Errno, Event, IfIndex};
 use crate::rules::ask::{BuiltinName, BuiltinResult};
@@ -245,10 +245,15 @@ impl Builtins {
         if !self.host.roots.sys_is_real() {
             return then(Some(LinkFacts::of_files(sysfs, call.event)));
         }
+        let asked = call.facts.contains(&Fact::Link);
         match links.lookup(ifindex) {
+            // Something was lost: the row may be of before.
+            Lookup::Known(_) if !asked && !links.is_fresh(ifindex, Mark::ANY) => {
+                Tried::Need(Need::FreshLink(ifindex))
+            }
             Lookup::Known(link) => then(Some(LinkFacts::of_row(link))),
             // Who asked and still does not know it will not learn it.
-            Lookup::Unknown if !call.facts.contains(&Fact::Link) => Tried::Need(Need::Link(ifindex)),
+            Lookup::Unknown if !asked => Tried::Need(Need::Link(ifindex)),
             Lookup::Unknown | Lookup::Gone(_) => then(None),
         }
     }

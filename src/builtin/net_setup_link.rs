@@ -2,7 +2,7 @@
 //!
 //! The wanted name and alternative names are returned; the rules decide whether they become NAME, and
 //! the event renames at its end. Everything else goes in one request to the kernel, which is not sent
-//! when the link has all of it already. What must stay true: a veth under the default file costs two
+//! when the link has all of it already, as the kernel says when asked. What must stay true: a veth under the default file costs two
 //! attributes (`addr_assign_type`, `name_assign_type`) and none where the file does not ask for them.
 
 use super::link_facts::LinkFacts;
@@ -86,10 +86,13 @@ pub fn run(context: &Context, call: &Call, link: &LinkFacts) -> Tried {
         match sent {
             None => {
                 let settings = setup.settings(&mut messages);
-                if let Some(ifindex) = event.device.ifindex
-                    && !settings.is_empty()
-                {
-                    return Tried::Need(Need::Rtnl(set_link(ifindex, &settings, 0)));
+                if let Some(ifindex) = event.device.ifindex {
+                    if setup.leaves_out(&settings) && !call.facts.contains(&Fact::Link) {
+                        return Tried::Need(Need::FreshLink(ifindex));
+                    }
+                    if !settings.is_empty() {
+                        return Tried::Need(Need::Rtnl(set_link(ifindex, &settings, 0)));
+                    }
                 }
             }
             Some(Ok(())) => {}
@@ -140,6 +143,21 @@ impl Setup<'_> {
             gso_max_size: wanted.gso_max_size,
             gso_max_segments: wanted.gso_max_segments,
         }
+    }
+
+    /// Whether something that the file wants is not set because the link has it by its row. The kernel changes
+    /// the alias of a link that is down, and drivers change what they like, without a message: who has it is asked
+    /// for before it counts.
+    fn leaves_out(&self, settings: &Settings) -> bool {
+        let wanted = &self.file.wanted;
+        let fixed = wanted.mac.is_some() && wanted.mac_policy == MacPolicy::None;
+        let wanted = &wanted.settings;
+        (wanted.alias.is_some() && settings.alias.is_none())
+            || (wanted.mtu.is_some_and(|mtu| mtu != 0) && settings.mtu.is_none())
+            || (wanted.tx_queues.is_some() && settings.tx_queues.is_none())
+            || (wanted.rx_queues.is_some() && settings.rx_queues.is_none())
+            || (wanted.tx_queue_len.is_some() && settings.tx_queue_len.is_none())
+            || (fixed && settings.address.is_none())
     }
 
     /// The address to set, if another one is wanted.

@@ -80,6 +80,11 @@ impl Shell {
         self.facts.push_back((job, Fact::Link));
     }
 
+    /// The table has caught up with the uevents: this job's task may ask it.
+    pub fn links_are_read(&mut self, job: JobId) {
+        self.facts.push_back((job, Fact::LinksRead));
+    }
+
     /// A helper has done what this job's task wanted.
     pub fn helper_replied(&mut self, job: JobId, reply: operations::Reply) {
         self.facts.push_back((job, Fact::Helper(reply)));
@@ -108,7 +113,10 @@ impl Shell {
     /// Tries the task of a job again with one fact more.
     pub(super) fn learn(&mut self, job: JobId, fact: Fact) {
         if let Some(mut pending) = self.world.pending.remove(&job) {
-            pending.facts.push(fact);
+            // Nothing was asked yet.
+            if fact != Fact::LinksRead {
+                pending.facts.push(fact);
+            }
             self.attempt(job, pending);
         }
     }
@@ -116,7 +124,7 @@ impl Shell {
     fn attempt(&mut self, job: JobId, pending: Pending) {
         let Some(event) = self.engine.event(job) else { return };
         let Pending { task, facts } = &pending;
-        match self.world.attempt(&mut self.links.table, job, event, task, facts) {
+        match self.world.attempt(&mut self.links.exchange.table, job, event, task, facts) {
             Ok(reply) => self.replies.push_back(reply.into_input(job)),
             Err(need) => {
                 self.world.pending.insert(job, pending);
@@ -127,6 +135,7 @@ impl Shell {
 
     pub(super) fn meet(&mut self, job: JobId, need: Need) {
         match need {
+            Need::LinksRead => self.links.park_until_read(job),
             Need::Link(ifindex) => self.park_for_link(job, ifindex),
             Need::FreshLink { ifindex, statistics } => self.park_for_refresh(job, ifindex, statistics),
             Need::Program { command, capture } => {
@@ -140,6 +149,9 @@ impl Shell {
                 }
             }
             Need::Rtnl(request) => self.request_rtnl(job, RtnlFor::Job, request),
+            Need::Undo(request) => {
+                self.links.request(request, RtnlFor::Job(job), self.now + self.settings.event_timeout);
+            }
         }
     }
 }

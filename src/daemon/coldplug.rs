@@ -253,7 +253,7 @@ impl Shell {
     /// Events were lost: all devices are looked at as soon as it is quiet.
     pub(super) fn start_resync(&mut self) {
         self.coldplug.on_loss(self.now);
-        self.links.table.lose();
+        self.links.exchange.table.lose();
     }
 
     /// All devices are looked at as soon as it is quiet: their records are gone.

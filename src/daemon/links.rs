@@ -1,22 +1,23 @@
 //! The link table's place in the loop: notifications in, requests out by way of a helper, and the
 //! jobs that wait for a link.
 //!
-//! Must stay true: the notification socket is read until it is empty before a mark is made and before
-//! a reply is applied (see [`crate::links`]); every request is answered once, also when its helper
-//! dies; no call waits.
+//! Must stay true: what is read and sent goes by [`Exchange`], which decides when a request may leave and when a
+//! reply counts; a turn reads a bounded number of messages; every request is answered once, also when its
+//! helper dies; no call waits.
 
 use super::source::{Source, Sources};
 use crate::engine::JobId;
 use crate::helper::dying::Dying;
 use crate::helper::pool::Launcher;
-use crate::links::{Change, Origin, Reply, Table};
+use crate::links::wire::DATAGRAM_MAX;
+use crate::links::{Ended, Errand, Exchange, Reply};
 use crate::model::event::BuildFnv;
 use crate::model::{Errno, IfIndex, Now};
 use crate::sys::child::Child;
 use crate::sys::netlink::Batch;
 use crate::sys::unix;
 use bstr::BString;
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -25,14 +26,15 @@ use std::time::Duration;
 /// after the uevent (design.md section 3).
 const PATIENCE: Duration = Duration::from_millis(5);
 
-/// Bytes of the largest reply: the kernel builds dumps in pieces of 32 KiB.
-const MAX_DATAGRAM: usize = 64 * 1024;
+/// Bytes of one notification: about 1.5 KiB, more with many alternative names. A longer one makes the buffer
+/// grow.
+const NOTIFICATION: usize = 16 * 1024;
 
-/// Bytes of one notification: about 1.5 KiB, more with many alternative names.
-const MAX_NOTIFICATION: usize = 16 * 1024;
+/// Batches of notifications read in one go; the rest has to wait for the next turn.
+const MAX_BATCHES: usize = 64;
 
-/// Batches of notifications read in one go.
-const MAX_BATCHES: usize = 256;
+/// Replies read in one turn.
+const MAX_REPLIES: usize = 32;
 
 /// Bytes of requests in one datagram to the helper.
 const MAX_REQUESTS: usize = 16 * 1024;
@@ -44,15 +46,12 @@ const REQUEST_LIMIT: Duration = Duration::from_secs(30);
 /// Between a dump that failed and the next.
 const DUMP_PAUSE: Duration = Duration::from_secs(1);
 
-/// What a request is for.
+/// Who has asked for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RtnlFor {
-    Dump,
-    /// The row of a link that parked jobs wait for.
-    Link(IfIndex),
-    /// Whatever a job wants: the reply goes to [`Answered::replies`].
+    /// The reply goes to [`Answered::replies`].
     Job(JobId),
-    /// The driver that a job wants to know: [`Answered::drivers`].
+    /// A job that wants to know a driver: [`Answered::drivers`].
     Driver(JobId),
 }
 
@@ -69,6 +68,8 @@ pub struct Parked {
 /// What reading brought.
 #[derive(Debug, Default)]
 pub struct Answered {
+    /// Jobs that waited until the socket was read to its end.
+    pub caught_up: Vec<JobId>,
     /// Jobs whose links were heard of, or will not be.
     pub heard: Vec<JobId>,
     /// Replies to requests of jobs.
@@ -81,51 +82,60 @@ struct Helper {
     id: u64,
     child: Child,
     socket: OwnedFd,
+    /// There may be replies.
+    ready: bool,
 }
 
 /// See the module.
 pub struct Links {
-    pub table: Table,
+    pub exchange: Exchange<RtnlFor>,
     /// Subscribed to RTNLGRP_LINK; None where links come from a tree of files.
     socket: Option<OwnedFd>,
     launcher: Launcher,
     helper: Option<Helper>,
     next_helper: u64,
-    /// Requests of this turn, and those that the helper's socket had no room for.
-    outbox: VecDeque<Vec<u8>>,
-    requests: HashMap<u32, (RtnlFor, Now), BuildFnv>,
+    /// What the helper's socket had no room for.
+    outgoing: Option<Vec<u8>>,
     parked: HashMap<IfIndex, Vec<Parked>, BuildFnv>,
-    changes: Vec<Change>,
+    /// Jobs that go on when the socket was read to its end.
+    behind: Vec<JobId>,
     batch: Batch,
     /// For replies.
     buffer: Vec<u8>,
+    /// The socket was not read to its end.
     ready: bool,
-    /// The last dump ended with an error: the next one has to wait.
-    dump_failed: bool,
     dump_not_before: Now,
+    said: Said,
     dying: Dying,
     /// Overruns of the notification socket since the start.
     pub overruns: u64,
+}
+
+/// What is said once, until it is over.
+#[derive(Default)]
+struct Said {
+    too_long: bool,
+    dump_failed: bool,
+    no_helper: bool,
 }
 
 impl Links {
     /// With a subscribed socket, or without links.
     pub fn new(socket: Option<OwnedFd>, launcher: Launcher) -> Links {
         Links {
-            table: Table::new(),
+            exchange: Exchange::default(),
             socket,
             launcher,
             helper: None,
             next_helper: 0,
-            outbox: VecDeque::new(),
-            requests: HashMap::default(),
+            outgoing: None,
             parked: HashMap::default(),
-            changes: Vec::new(),
-            batch: Batch::new(MAX_NOTIFICATION),
-            buffer: vec![0; MAX_DATAGRAM],
-            ready: false,
-            dump_failed: false,
+            behind: Vec::new(),
+            batch: Batch::new(NOTIFICATION),
+            buffer: vec![0; DATAGRAM_MAX],
+            ready: true,
             dump_not_before: Now::ZERO,
+            said: Said::default(),
             dying: Dying::default(),
             overruns: 0,
         }
@@ -133,7 +143,12 @@ impl Links {
 
     /// Whether nothing is known to be missing in the table.
     pub fn is_complete(&self) -> bool {
-        !self.is_live() || !self.table.is_stale()
+        !self.is_live() || !self.exchange.table.is_stale()
+    }
+
+    /// Whether waiting for all links is of use: a dump that failed has said so.
+    pub fn is_settled(&self) -> bool {
+        self.is_complete() || self.said.dump_failed
     }
 
     /// Whether the table speaks for sysfs.
@@ -145,19 +160,15 @@ impl Links {
     pub fn start(&mut self, sources: &Sources, now: Now) -> io::Result<()> {
         let Some(socket) = &self.socket else { return Ok(()) };
         sources.add(socket.as_fd(), Source::Links)?;
-        self.dump_if_needed(sources, now);
-        self.send_requests();
+        // Nobody waits yet for what this may bring.
+        self.want_dump(now);
+        self.send_requests(sources, now, &mut Answered::default());
         Ok(())
-    }
-
-    /// Whether a request is on its way.
-    pub fn is_waiting(&self) -> bool {
-        !self.requests.is_empty()
     }
 
     /// Jobs that wait for links.
     pub fn parked(&self) -> usize {
-        self.parked.values().map(Vec::len).sum()
+        self.parked.values().map(Vec::len).sum::<usize>() + self.behind.len()
     }
 
     /// A job needs a link that the table does not know: told when the table hears of it, or when the
@@ -167,31 +178,22 @@ impl Links {
         self.parked.entry(ifindex).or_default().push(parked);
     }
 
+    /// A job may not ask for links before the table has caught up ([`crate::links::Table::is_behind`]).
+    pub fn park_until_read(&mut self, job: JobId) {
+        self.behind.push(job);
+    }
+
     /// A job needs the row as it is now: the kernel is asked at once, and the job is told when it has
     /// answered.
-    pub fn refresh(&mut self, sources: &Sources, job: JobId, ifindex: IfIndex, statistics: bool, now: Now) {
+    pub fn refresh(&mut self, job: JobId, ifindex: IfIndex, statistics: bool, now: Now) {
         self.parked.entry(ifindex).or_default().push(Parked { job, request_at: None, wants_reply: true });
-        self.request_link(sources, ifindex, statistics, now);
+        self.exchange.ask(Errand::Link { ifindex, statistics }, now + REQUEST_LIMIT);
     }
 
-    fn request_link(&mut self, sources: &Sources, ifindex: IfIndex, with_statistics: bool, now: Now) {
-        let (seq, bytes) = self.table.request(ifindex, with_statistics);
-        self.request(sources, seq, bytes, RtnlFor::Link(ifindex), now + REQUEST_LIMIT);
-    }
-
-    /// Sends a request (its sequence number from [`Table::next_seq`]) by the helper. Its reply comes
-    /// by [`Links::take_answers`] at the latest at the deadline, then as ETIMEDOUT.
-    pub fn request(&mut self, sources: &Sources, seq: u32, bytes: Vec<u8>, what: RtnlFor, deadline: Now) {
-        self.requests.insert(seq, (what, deadline));
-        if self.helper.is_none()
-            && let Err(error) = self.start_helper(sources)
-        {
-            log::error!("Cannot start the helper for rtnetlink: {error}");
-            // Answered as by a dead helper, at the next look at the time.
-            self.requests.insert(seq, (what, Now::ZERO));
-            return;
-        }
-        self.outbox.push_back(bytes);
+    /// Has the helper send a request; its sequence number is filled in. Its reply comes with [`Answered`], at the
+    /// deadline as ETIMEDOUT, which means that it was not carried out and will not be.
+    pub fn request(&mut self, message: Vec<u8>, who: RtnlFor, deadline: Now) {
+        self.exchange.ask(Errand::Message { message, who }, deadline);
     }
 
     fn start_helper(&mut self, sources: &Sources) -> io::Result<()> {
@@ -203,178 +205,209 @@ impl Links {
             self.dying.push(child);
             return Err(error);
         }
-        self.helper = Some(Helper { id, child, socket });
+        self.helper = Some(Helper { id, child, socket, ready: false });
         Ok(())
     }
 
     /// Hands the helper what a turn has brought, in one datagram where it fits. Must be called before the loop
     /// waits.
-    pub fn send_requests(&mut self) {
-        let Some(helper) = &self.helper else { return };
-        while !self.outbox.is_empty() {
-            let count = fitting(&self.outbox);
-            let datagram: Vec<u8> = self.outbox.iter().take(count).flatten().copied().collect();
-            match unix::send(helper.socket.as_fd(), &datagram) {
-                Ok(()) => drop(self.outbox.drain(..count)),
-                // Full: the rest goes when it has replied. Or at its end, which is read from its socket.
-                Err(_) => return,
+    pub fn send_requests(&mut self, sources: &Sources, now: Now, answered: &mut Answered) {
+        self.send_outgoing();
+        if self.outgoing.is_some() || !self.exchange.has_waiting(now) || !self.catch_up(now, answered) {
+            return;
+        }
+        if self.helper.is_none() {
+            let started = self.start_helper(sources);
+            let was_said = std::mem::replace(&mut self.said.no_helper, started.is_err());
+            if let Err(error) = started {
+                if !was_said {
+                    log::error!("Cannot start the helper for rtnetlink: {error}");
+                }
+                self.exchange.fail_waiting(Errno(libc::EIO));
             }
+        }
+        while self.outgoing.is_none()
+            && let Some(datagram) = self.exchange.issue(MAX_REQUESTS, now)
+        {
+            self.outgoing = Some(datagram);
+            self.send_outgoing();
+        }
+        self.collect(now, answered);
+    }
+
+    fn send_outgoing(&mut self) {
+        let (Some(helper), Some(datagram)) = (&self.helper, &self.outgoing) else { return };
+        match unix::send(helper.socket.as_fd(), datagram) {
+            // It goes when the helper has replied.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            // An error is the helper's end, which is read from its socket.
+            _ => self.outgoing = None,
         }
     }
 
-    /// The socket has become readable.
+    /// The socket of notifications has become readable.
     pub fn set_ready(&mut self) {
         self.ready = true;
     }
 
-    /// Whether the socket was not read to its end.
-    pub fn is_ready(&self) -> bool {
-        self.ready
+    /// The socket of this helper has become readable.
+    pub fn set_helper_ready(&mut self, id: u64) {
+        if let Some(helper) = self.helper.as_mut().filter(|helper| helper.id == id) {
+            helper.ready = true;
+        }
     }
 
-    /// Reads notifications until there are none (or the share of this turn is used up).
-    pub fn read_notifications(&mut self) {
-        let Some(socket) = &self.socket else { return };
-        self.ready = false;
+    /// Whether there is something to read.
+    pub fn is_ready(&self) -> bool {
+        self.is_live()
+            && (self.ready
+                || self.exchange.holds()
+                || self.helper.as_ref().is_some_and(|helper| helper.ready))
+    }
+
+    /// Reads replies and notifications, as much as a turn may. `uevents_came`: uevents were read since the last
+    /// call, which nothing may be said about before this has read all that was sent before them.
+    pub fn read(&mut self, uevents_came: bool, now: Now, answered: &mut Answered) {
+        if !self.is_live() {
+            return;
+        }
+        self.receive_replies();
+        if uevents_came || self.ready || self.exchange.holds() {
+            let is_behind = !self.catch_up(now, answered);
+            if is_behind && uevents_came {
+                self.exchange.table.fall_behind();
+            }
+        }
+        self.collect(now, answered);
+        self.want_dump(now);
+    }
+
+    /// Reads notifications; true if there are no more, and what was held for that is done.
+    fn catch_up(&mut self, now: Now, answered: &mut Answered) -> bool {
+        if !self.read_to_the_end() {
+            return false;
+        }
+        if !self.exchange.caught_up(now) {
+            log::warn!("A reply of rtnetlink was not understood");
+        }
+        answered.caught_up.append(&mut self.behind);
+        true
+    }
+
+    /// Reads notifications until there are none; false if the share of this turn was used up before.
+    ///
+    /// A batch that is not full may have been ended by an overrun: only "would block" means that there are none.
+    fn read_to_the_end(&mut self) -> bool {
+        let Some(socket) = &self.socket else { return true };
+        self.ready = true;
         for _ in 0..MAX_BATCHES {
             match self.batch.receive(socket.as_fd()) {
                 Ok(_) => {
+                    let mut longest = None;
                     for (received, bytes) in self.batch.iter().filter(|(r, _)| r.sender.portid == 0) {
-                        let applied = self.table.apply(bytes, Origin::Notification, &mut self.changes);
-                        if received.truncated || applied.malformed {
+                        if received.truncated {
+                            longest = longest.max(Some(received.len));
+                            self.exchange.table.lose();
+                        } else if !self.exchange.notification(bytes) {
                             log::warn!(
-                                "A notification of links was not understood, asking for all links again"
+                                "A message of links was not understood: all of them are asked for again"
                             );
-                            self.table.lose();
                         }
                     }
-                    if self.batch.is_short() {
-                        return;
+                    if let Some(length) = longest {
+                        make_room(&mut self.batch, &mut self.said, length);
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
-                    self.overruns += 1;
-                    log::warn!("Notifications of links were lost, asking for all links again");
-                    self.table.lose();
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.ready = false;
+                    return true;
                 }
-                Err(error) => return log::error!("Cannot read notifications of links: {error}"),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // ENOBUFS is an overrun, and whatever else it may be a message of links that was not sent.
+                Err(error) => {
+                    self.overruns += 1;
+                    log::warn!("Messages of links were lost, all of them are asked for again: {error}");
+                    self.exchange.table.lose();
+                }
             }
         }
-        self.ready = true;
+        false
     }
 
-    /// Begins a dump where the table needs one.
-    pub fn dump_if_needed(&mut self, sources: &Sources, now: Now) {
-        if std::mem::take(&mut self.dump_failed) {
-            self.dump_not_before = now + DUMP_PAUSE;
-        }
-        if self.is_live() && self.table.wants_dump() && self.dump_not_before <= now {
-            let (seq, bytes) = self.table.begin_dump();
-            self.request(sources, seq, bytes, RtnlFor::Dump, now + REQUEST_LIMIT);
+    /// Asks for all links where the table needs it.
+    fn want_dump(&mut self, now: Now) {
+        if self.is_live() && self.exchange.wants_dump() && self.dump_not_before <= now {
+            self.exchange.want_dump(now + REQUEST_LIMIT);
         }
     }
 
-    /// The helper's socket is readable. Replies are applied; notifications were read just before, and
-    /// are read again before each datagram, because the kernel sends both sides as it goes.
-    pub fn on_helper(&mut self, id: u64, answered: &mut Answered) {
-        if self.helper.as_ref().is_none_or(|h| h.id != id) {
+    /// Takes what the helper has sent, as long as nothing is held back.
+    fn receive_replies(&mut self) {
+        let Some(helper) = self.helper.as_mut().filter(|helper| helper.ready) else { return };
+        if self.exchange.holds() {
             return;
         }
-        let mut buffer = std::mem::take(&mut self.buffer);
-        while let Some(helper) = &self.helper {
-            match unix::receive(helper.socket.as_fd(), &mut buffer) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+        for _ in 0..MAX_REPLIES {
+            match unix::receive(helper.socket.as_fd(), &mut self.buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    helper.ready = false;
+                    return;
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Ok(received) if received.len > 0 => {
-                    self.read_notifications();
-                    self.on_reply(&buffer[..received.len], answered);
-                }
-                _ => self.helper_died(answered),
+                Ok(received) if received.len > 0 => self.exchange.hold(&self.buffer[..received.len]),
+                _ => return self.helper_died(),
             }
-        }
-        self.buffer = buffer;
-    }
-
-    fn on_reply(&mut self, bytes: &[u8], answered: &mut Answered) {
-        let applied = self.table.apply(bytes, Origin::Reply, &mut self.changes);
-        if applied.malformed {
-            log::warn!("A reply of rtnetlink was not understood");
-        }
-        if let Some(reply) = applied.reply {
-            self.finish_request(reply, answered);
         }
     }
 
-    fn finish_request(&mut self, reply: Reply, answered: &mut Answered) {
-        match self.requests.remove(&reply.seq) {
-            Some((RtnlFor::Dump, _)) => {
-                let good = self.table.end_dump(&reply, &mut self.changes);
-                log::debug!("The dump of links is {}", if good { "complete" } else { "to be made again" });
-                self.dump_failed = reply.result.is_err();
-            }
-            Some((RtnlFor::Link(ifindex), _)) => {
-                // Any other error says nothing about the link.
-                if reply.result == Err(Errno(libc::ENODEV)) {
-                    self.table.note_absent(ifindex, reply.seq);
-                }
-                self.release(ifindex, answered);
-            }
-            Some((RtnlFor::Job(job), _)) => answered.replies.push((job, reply)),
-            Some((RtnlFor::Driver(job), _)) => {
-                answered.drivers.push((job, reply.result.map(|()| reply.text)));
-            }
-            None => {}
-        }
-    }
-
-    fn helper_died(&mut self, answered: &mut Answered) {
+    fn helper_died(&mut self) {
         let Some(helper) = self.helper.take() else { return };
         log::warn!("The helper for rtnetlink died");
         let _ = helper.child.signal(libc::SIGKILL);
         self.dying.push(helper.child);
-        self.outbox.clear();
-        for seq in self.requests.keys().copied().collect::<Vec<_>>() {
-            self.fail_request(seq, Errno(libc::EIO), answered);
-        }
+        self.outgoing = None;
+        self.exchange.hold_death();
     }
 
-    fn fail_request(&mut self, seq: u32, errno: Errno, answered: &mut Answered) {
-        if matches!(self.requests.get(&seq), Some((RtnlFor::Dump, _))) {
-            self.requests.remove(&seq);
-            self.table.abandon_dump();
-            self.dump_failed = true;
-            return;
-        }
-        let reply = Reply { seq, result: Err(errno), text: BString::default(), interrupted: false };
-        self.finish_request(reply, answered);
-    }
-
-    fn release(&mut self, ifindex: IfIndex, answered: &mut Answered) {
-        let parked = self.parked.remove(&ifindex).unwrap_or_default();
-        answered.heard.extend(parked.into_iter().map(|p| p.job));
-    }
-
-    /// Jobs whose links the table has heard of since the last call. Those that want a fresh row wait for
-    /// the reply.
-    pub fn take_heard(&mut self, answered: &mut Answered) {
-        for change in std::mem::take(&mut self.changes) {
+    /// Tells jobs what the exchange has brought. Those that want a fresh row wait for the reply.
+    fn collect(&mut self, now: Now, answered: &mut Answered) {
+        for change in self.exchange.take_changes() {
             let Some(parked) = self.parked.get_mut(&change.ifindex) else { continue };
             answered.heard.extend(parked.extract_if(.., |p| !p.wants_reply).map(|p| p.job));
             if parked.is_empty() {
                 self.parked.remove(&change.ifindex);
             }
         }
+        for ended in self.exchange.take_ended() {
+            match ended {
+                Ended::Dump { good, result } => self.dump_ended(good, result, now),
+                Ended::Link(ifindex) => {
+                    let parked = self.parked.remove(&ifindex).unwrap_or_default();
+                    answered.heard.extend(parked.into_iter().map(|p| p.job));
+                }
+                Ended::Message(RtnlFor::Job(job), reply) => answered.replies.push((job, reply)),
+                Ended::Message(RtnlFor::Driver(job), reply) => {
+                    answered.drivers.push((job, reply.result.map(|()| reply.text)));
+                }
+            }
+        }
+    }
+
+    fn dump_ended(&mut self, good: bool, result: Result<(), Errno>, now: Now) {
+        log::debug!("The dump of links is {}", if good { "complete" } else { "to be made again" });
+        if let Err(errno) = result {
+            self.dump_not_before = now + DUMP_PAUSE;
+            if !self.said.dump_failed {
+                log::error!("Cannot read all links, tried again every {} s: {errno}", DUMP_PAUSE.as_secs());
+            }
+        }
+        // One that was only interrupted says nothing new.
+        self.said.dump_failed = !good && (result.is_err() || self.said.dump_failed);
     }
 
     /// Requests that are due, and those past their deadline.
-    pub fn on_time(&mut self, sources: &Sources, now: Now, answered: &mut Answered) {
+    pub fn on_time(&mut self, now: Now, answered: &mut Answered) {
         self.dying.reap(now);
-        let late = self.requests.iter().filter(|(_, (_, deadline))| *deadline <= now);
-        for seq in late.map(|(&seq, _)| seq).collect::<Vec<_>>() {
-            self.fail_request(seq, Errno(libc::ETIMEDOUT), answered);
-        }
         let mut due = Vec::new();
         for (&ifindex, parked) in &mut self.parked {
             let before = due.len();
@@ -385,28 +418,46 @@ impl Links {
             }
         }
         for ifindex in due {
-            self.request_link(sources, ifindex, false, now);
+            self.exchange.ask(Errand::Link { ifindex, statistics: false }, now + REQUEST_LIMIT);
         }
-        self.dump_if_needed(sources, now);
+        if self.exchange.timeout().is_some_and(|at| at <= now) {
+            self.expire(now);
+        }
+        self.collect(now, answered);
+        self.want_dump(now);
+    }
+
+    /// What the helper has sent by now comes first: it may be the reply to what is late, and it says what the
+    /// helper has begun.
+    fn expire(&mut self, now: Now) {
+        if let Some(helper) = &mut self.helper {
+            helper.ready = true;
+        }
+        self.receive_replies();
+        let is_taken = self.helper.as_ref().is_none_or(|helper| !helper.ready) && !self.exchange.holds();
+        if is_taken && self.exchange.expire(now) > 0 {
+            log::warn!(
+                "The kernel is at a change of a link past the time of its event, which waits for the end"
+            );
+        }
     }
 
     /// When to call [`Links::on_time`].
     pub fn timeout(&self) -> Option<Now> {
         let parked = self.parked.values().flatten().filter_map(|p| p.request_at);
-        let dump = (self.is_live() && self.table.wants_dump()).then_some(self.dump_not_before);
-        let requests = self.requests.values().map(|(_, deadline)| *deadline);
-        parked.chain(dump).chain(requests).chain(self.dying.timeout()).min()
+        let dump = (self.is_live() && self.exchange.wants_dump()).then_some(self.dump_not_before);
+        parked.chain(dump).chain(self.exchange.timeout()).chain(self.dying.timeout()).min()
     }
 }
 
-/// How many messages from the front go into one datagram: at least one. All are padded to whole words.
-fn fitting(messages: &VecDeque<Vec<u8>>) -> usize {
-    let mut bytes = 0;
-    let fits = |message: &&Vec<u8>| {
-        bytes += message.len();
-        bytes <= MAX_REQUESTS
-    };
-    messages.iter().take_while(fits).count().max(1)
+/// A message of this length did not fit.
+fn make_room(batch: &mut Batch, said: &mut Said, length: usize) {
+    if length <= DATAGRAM_MAX {
+        log::info!("A message of links has {length} bytes: all of them are asked for again, with more room");
+        batch.grow(length.next_power_of_two());
+    } else if !std::mem::replace(&mut said.too_long, true) {
+        log::error!("A message of links has {length} bytes and cannot be read: the limit is {DATAGRAM_MAX}");
+    }
 }
 
 impl Drop for Links {

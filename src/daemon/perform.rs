@@ -236,13 +236,16 @@ fn rename(
         }
         [Err(errno)] | [_, Err(errno)] | [_, _, Err(errno), _, ..] => Ok(Done::Failed(errno)),
         [_, Ok(())] => Err(set_name()),
-        [_, Ok(()), Err(_)] => Err(Need::Rtnl(request::add_alt_names(ifindex, &own_name(), 0))),
+        [_, Ok(()), Err(_)] => Err(Need::Undo(request::add_alt_names(ifindex, &own_name(), 0))),
         _ => Ok(Done::Ok),
     }
 }
 
 /// Adds alternative names that the interface does not have: all in one request; where one belongs to
 /// another interface, each by itself (builtins.md 2.4). Failures are only logged.
+///
+/// Names of a link that is down change without a message: before one is left out because the link has it, and
+/// before it is said who has it, the kernel is asked.
 fn add_alt_names(
     links: &Table,
     event: &Event,
@@ -262,12 +265,15 @@ fn add_alt_names(
     let log = |names: &[BString], errno: Errno| {
         log::warn!("{}: cannot give {name} the names {names:?}: {errno}", event.title());
     };
+    let fresh = || Err(Need::FreshLink { ifindex, statistics: false });
     match replies(facts)[..] {
+        [] if facts.is_empty() && names.iter().any(present) => fresh(),
         [] => {
             names.retain(|n| !present(n));
             if names.is_empty() { Ok(Done::Ok) } else { add(&names) }
         }
         [Ok(()), ..] => Ok(Done::Ok),
+        [Err(Errno(libc::EEXIST))] if facts.last() != Some(&Fact::Link) => fresh(),
         [Err(Errno(libc::EEXIST)), ref single @ ..] => {
             let tried = names.get(single.len().wrapping_sub(1));
             if let (Some(Err(errno)), Some(tried)) = (single.last(), tried)

@@ -242,7 +242,7 @@ impl Shell {
             DeviceId::Block(number) => by_number(b"/dev/block", number),
             DeviceId::Char(number) => by_number(b"/dev/char", number),
             DeviceId::Net(ifindex) if self.links.is_live() => {
-                !matches!(self.links.table.lookup(*ifindex), Lookup::Known(_))
+                !matches!(self.links.exchange.table.lookup(*ifindex), Lookup::Known(_))
             }
             DeviceId::Net(_) => self.sysfs.device_of_id(id).is_none(),
             DeviceId::Named { subsystem, .. } => {
@@ -293,7 +293,7 @@ impl Shell {
             }
         }
         if let DeviceId::Net(ifindex) = id {
-            self.links.table.forget(*ifindex);
+            self.links.exchange.table.forget(*ifindex);
         }
         self.remove_number_link(id);
     }

@@ -26,7 +26,6 @@ use super::task::{Fact, Task, World};
 use crate::engine::{Engine, Input, JobId, Output};
 use crate::helper::operations::{Operation, Reply};
 use crate::helper::pool::Pool;
-use crate::links;
 use crate::model::effect::Effect;
 use crate::model::{IfIndex, Now};
 use crate::sys::clock::monotonic;
@@ -164,14 +163,14 @@ impl Shell {
             }
         }
         self.read_clients();
-        self.read_uevents();
-        self.read_links();
+        let uevents_came = self.read_uevents();
+        self.read_links(uevents_came);
         self.children.read_on();
         self.on_time();
         self.collect();
         self.work();
         self.after_work();
-        self.links.send_requests();
+        self.send_requests();
         self.stats.turns += 1;
         let took = monotonic().saturating_sub(began).as_micros() as u64;
         self.stats.longest_turn_usec = self.stats.longest_turn_usec.max(took);
@@ -217,11 +216,7 @@ impl Shell {
         match source {
             Source::Uevents => self.intake.set_ready(),
             Source::Links => self.links.set_ready(),
-            Source::Rtnl(id) => {
-                let mut answered = Answered::default();
-                self.links.on_helper(id, &mut answered);
-                self.take_answers(answered);
-            }
+            Source::Rtnl(id) => self.links.set_helper_ready(id),
             Source::Inotify => self.world.watches.set_ready(),
             Source::Signals => self.on_signals(),
             Source::Control => self.accept_clients(),
@@ -235,18 +230,24 @@ impl Shell {
         }
     }
 
-    /// Brings the link table up to date: before uevents are handled.
-    fn read_links(&mut self) {
-        if self.links.is_live() {
-            self.links.read_notifications();
-            let mut answered = Answered::default();
-            self.links.take_heard(&mut answered);
-            self.take_answers(answered);
-            self.links.dump_if_needed(&self.sources, self.now);
-        }
+    /// Brings the link table up to date, after uevents were read and before they are handled.
+    fn read_links(&mut self, uevents_came: bool) {
+        let mut answered = Answered::default();
+        self.links.read(uevents_came, self.now, &mut answered);
+        self.take_answers(answered);
+    }
+
+    /// Sends the rtnetlink requests of this turn.
+    fn send_requests(&mut self) {
+        let mut answered = Answered::default();
+        self.links.send_requests(&self.sources, self.now, &mut answered);
+        self.take_answers(answered);
     }
 
     fn take_answers(&mut self, answered: Answered) {
+        for job in answered.caught_up {
+            self.links_are_read(job);
+        }
         for job in answered.heard {
             self.link_is_known(job);
         }
@@ -263,8 +264,7 @@ impl Shell {
         self.children.on_time(&self.sources, now);
         self.helpers.on_time(now, &self.sources);
         let mut answered = Answered::default();
-        self.links.on_time(&self.sources, now, &mut answered);
-        self.links.take_heard(&mut answered);
+        self.links.on_time(now, &mut answered);
         self.take_answers(answered);
         self.readiness.on_time(now);
         self.leftovers.on_time(now);
@@ -345,7 +345,7 @@ impl Shell {
         self.stats.inputs += 1;
         let mut here = Here {
             world: &mut self.world,
-            links: &mut self.links.table,
+            links: &mut self.links.exchange.table,
             recorder: self.recorder.as_mut(),
             levels: &self.job_levels,
             now: self.now,
@@ -415,7 +415,7 @@ impl Shell {
                 recorder.flush(self.now);
             }
             let is_waiting = !self.readiness.is_ready();
-            if is_waiting && self.links.is_complete() && self.is_coldplug_through() {
+            if is_waiting && self.links.is_settled() && self.is_coldplug_through() {
                 self.readiness.set_ready(self.now);
             }
         }
@@ -454,17 +454,15 @@ impl Shell {
 
     /// The same when the kernel has told this link anew.
     pub fn park_for_refresh(&mut self, job: JobId, ifindex: IfIndex, statistics: bool) {
-        self.links.refresh(&self.sources, job, ifindex, statistics, self.now);
+        self.links.refresh(job, ifindex, statistics, self.now);
     }
 
     /// Sends an rtnetlink request for a job. The reply goes to `rtnl_replied` or `driver_is_known` of
     /// [`super::answer`], as `what` says.
-    pub fn request_rtnl(&mut self, job: JobId, what: fn(JobId) -> RtnlFor, mut request: Vec<u8>) {
-        let seq = self.links.table.next_seq();
-        links::request::set_seq(&mut request, seq);
+    pub fn request_rtnl(&mut self, job: JobId, what: fn(JobId) -> RtnlFor, request: Vec<u8>) {
         let started = self.engine.job_started(job).unwrap_or(self.now);
         let deadline = started + self.settings.event_timeout;
-        self.links.request(&self.sources, seq, request, what(job), deadline);
+        self.links.request(request, what(job), deadline);
     }
 
     fn on_signals(&mut self) {
@@ -498,13 +496,16 @@ impl Shell {
         self.readiness.reloaded(self.now);
     }
 
-    fn read_uevents(&mut self) {
+    /// Whether there were some.
+    fn read_uevents(&mut self) -> bool {
+        let before = self.inbox.len();
         if self.intake.is_ready() {
             let lost = self.intake.read(&mut self.inbox, &mut self.stats);
             if lost {
                 self.start_resync();
             }
         }
+        self.inbox.len() > before
     }
 
     fn read_watches(&mut self) {

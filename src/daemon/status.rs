@@ -233,7 +233,7 @@ impl Shell {
         let Some(request) = server.request(id) else { return };
         let json = match request.as_str() {
             "status" => serde_json::to_string(&self.status()),
-            "links" => serde_json::to_string(&link_rows(&self.links.table)),
+            "links" => serde_json::to_string(&link_rows(&self.links.exchange.table)),
             _ => Ok(r#"{"error":"ask for status or links"}"#.to_owned()),
         };
         if let (Some(server), Ok(json)) = (&mut self.status, json) {
@@ -263,8 +263,8 @@ impl Shell {
             children_max: self.children.max(),
             helpers_working,
             helper_requests_waiting,
-            links: self.links.table.len(),
-            links_stale: self.links.is_live() && self.links.table.is_stale(),
+            links: self.links.exchange.table.len(),
+            links_stale: self.links.is_live() && self.links.exchange.table.is_stale(),
             link_overruns: self.links.overruns,
             jobs_waiting_for_links: self.links.parked(),
             watches: self.world.watches.len(),

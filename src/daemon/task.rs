@@ -48,6 +48,8 @@ pub enum Task {
 /// What a task cannot have without waiting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Need {
+    /// The link table has to catch up first: what it says may be older than the event.
+    LinksRead,
     /// The row of a link that the table does not know (yet).
     Link(IfIndex),
     /// A row no older than now.
@@ -69,11 +71,15 @@ pub enum Need {
     },
     /// An rtnetlink request; its sequence number is filled in by who sends it.
     Rtnl(Vec<u8>),
+    /// One that takes back what an earlier one did: it has a time of its own.
+    Undo(Vec<u8>),
 }
 
 /// How a need was met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fact {
+    /// The link table has caught up: the task is tried again as if for the first time.
+    LinksRead,
     /// The table was told of the link, or will not be.
     Link,
     Exit(Exit),
@@ -176,6 +182,9 @@ impl World {
         task: &Task,
         facts: &[Fact],
     ) -> Result<Reply, Need> {
+        if facts.is_empty() && links.is_behind() && self.answers.is_about_links(event) {
+            return Err(Need::LinksRead);
+        }
         match task {
             Task::Ask(ask) => self.answers.answer(links, job, event, ask, facts).map(Reply::Answer),
             Task::Effect(effect) => self.perform(links, job, event, effect, facts).map(Reply::Done),
@@ -226,6 +235,10 @@ impl Answers {
         ask: &Ask,
         facts: &[Fact],
     ) -> Result<Answer, Need> {
+        let names_link = |ask: &Ask| matches!(ask, Ask::Attr { subject: Subject::Named { subsystem, .. }, .. } if subsystem == "net");
+        if facts.is_empty() && links.is_behind() && (self.is_about_links(event) || names_link(ask)) {
+            return Err(Need::LinksRead);
+        }
         let (title, devpath) = (event.title(), &event.device.devpath);
         Ok(match ask {
             Ask::Parents => Answer::Parents(self.parents(links, job, event)),
@@ -301,6 +314,12 @@ impl Answers {
                 builtin::Need::Write { path, value } => Need::Helper(Operation::WriteAttr { path, value }),
             }),
         }
+    }
+
+    /// Whether the event is of an interface or of what lies below one.
+    fn is_about_links(&self, event: &Event) -> bool {
+        let device = &event.device;
+        self.links_are_live && (device.subsystem == "net" || device.devpath.contains_str("/net/"))
     }
 
     fn memory(&mut self, job: JobId) -> &mut Memory {
@@ -544,7 +563,10 @@ impl Answers {
                 Exists::Mode(mode) => return Ok(Ok(Some(mode))),
                 Exists::No => return Ok(Ok(None)),
                 Exists::Unknown if facts.is_empty() => return Err(Need::Link(ifindex)),
-                Exists::Unknown => return Ok(Ok(None)),
+                Exists::NeedsRefresh if facts.is_empty() => {
+                    return Err(Need::FreshLink { ifindex, statistics: false });
+                }
+                Exists::Unknown | Exists::NeedsRefresh => return Ok(Ok(None)),
                 Exists::FromSysfs => {}
             }
         }
@@ -601,6 +623,6 @@ fn builtin_fact(fact: &Fact) -> Option<builtin::Fact> {
         Fact::Helper(HelperReply::Done(result)) => builtin::Fact::Written(*result),
         Fact::Helper(HelperReply::Attr { .. }) => return None,
         Fact::Helper(_) => builtin::Fact::Hung,
-        Fact::Exit(_) | Fact::Asked => return None,
+        Fact::Exit(_) | Fact::Asked | Fact::LinksRead => return None,
     })
 }

@@ -4,23 +4,29 @@
 //! Protocol on the SEQPACKET socket of file descriptor 0: each datagram in is one or more raw netlink
 //! requests (links/request.rs), each datagram out is one raw datagram of the kernel's reply, up to and
 //! including the one that ends it (NLMSG_ERROR, NLMSG_DONE, or the single row of a request for one). Requests
-//! are served one after the other, in order. [`ASK_DRIVER`] is for the helper itself: ethtool takes the same
+//! are served one after the other, in order; one with a [`GIVE_BY`] in front is not begun past that time, so
+//! who sees that the one before it had no end by then knows that it never will be. [`ASK_DRIVER`] is for the helper itself: ethtool takes the same
 //! lock, and a driver that hangs in it holds up all other requests anyway. Whatever goes wrong here is told as an
 //! NLMSG_ERROR with the request's sequence number: **every request gets an end**, so the loop needs no second
 //! way to learn of failures, but the closing of the socket.
 
 use crate::links::wire::{self, *};
+use crate::model::Now;
+use crate::sys::clock::monotonic;
 use crate::sys::{self, netlink, unix};
 use bstr::BString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Fits any request of links/request.rs, and the kernel's largest piece of a dump (32 KiB).
+/// Fits any request of links/request.rs, and most of what the kernel replies: a piece of a dump has 32 KiB, but it
+/// has more where a link takes more. For that the buffer grows, up to [`DATAGRAM_MAX`].
 const BUFFER: usize = 64 * 1024;
 
 /// Serves the socket until its other end closes.
 pub fn serve_rtnl(client: BorrowedFd<'_>) -> io::Result<()> {
     let route = netlink::open_route(true)?;
+    // Where that is not allowed, what is longer than the usual limit is answered with EMSGSIZE.
+    let _ = netlink::set_send_buffer(client, DATAGRAM_MAX);
     let (mut buffer, mut reply) = (vec![0; BUFFER], vec![0; BUFFER]);
     loop {
         let received = match unix::receive(client, &mut buffer) {
@@ -45,14 +51,20 @@ fn serve_datagram(
     client: BorrowedFd,
     route: BorrowedFd,
     mut rest: &mut [u8],
-    reply: &mut [u8],
+    reply: &mut Vec<u8>,
 ) -> io::Result<bool> {
+    let mut give_by = Now::MAX;
     while !rest.is_empty() {
         let Some(length) = wire::message_len(rest) else { return Ok(false) };
         let (message, after) = rest.split_at_mut(length);
         rest = after.get_mut(wire::align(length) - length..).unwrap_or_default();
+        if let Some(limit) = give_by_of(message) {
+            give_by = limit;
+            continue;
+        }
         let Some(request) = Request::prepare(message) else { return Ok(false) };
-        match serve_request(client, route, &request, message, reply) {
+        let give_by = std::mem::replace(&mut give_by, Now::MAX);
+        match serve_request(client, route, &request, give_by, message, reply) {
             Err(error) if is_gone(&error) => return Ok(true),
             other => other?,
         }
@@ -64,13 +76,15 @@ fn serve_request(
     client: BorrowedFd,
     route: BorrowedFd,
     request: &Request,
+    give_by: Now,
     message: &[u8],
-    buffer: &mut [u8],
+    buffer: &mut Vec<u8>,
 ) -> io::Result<()> {
     let served = match request.driver_of(message) {
-        Some(ifname) => driver(ifname)
-            .map_err(Failed::Kernel)
-            .and_then(|driver| unix::send(client, &request.text(&driver)).map_err(Failed::Client)),
+        _ if give_by <= monotonic() => Err(Failed::Kernel(io::Error::from_raw_os_error(libc::ETIMEDOUT))),
+        Some(ifname) => {
+            driver(ifname).map_err(Failed::Kernel).and_then(|driver| deliver(client, &request.text(&driver)))
+        }
         None => netlink::send(route, message)
             .map_err(Failed::Kernel)
             .and_then(|()| forward(client, route, request, buffer)),
@@ -99,14 +113,27 @@ fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EPIPE | libc::ECONNRESET))
 }
 
+/// Hands a datagram to the client. That it is too long for its socket is the reply's fault.
+fn deliver(client: BorrowedFd, datagram: &[u8]) -> Result<(), Failed> {
+    unix::send(client, datagram).map_err(|error| match error.raw_os_error() {
+        Some(libc::EMSGSIZE) => Failed::Kernel(error),
+        _ => Failed::Client(error),
+    })
+}
+
 /// Copies the reply, to its end.
 fn forward(
     client: BorrowedFd<'_>,
     route: BorrowedFd<'_>,
     request: &Request,
-    buffer: &mut [u8],
+    buffer: &mut Vec<u8>,
 ) -> Result<(), Failed> {
     loop {
+        // An error is reported below.
+        let length = netlink::next_len(route).unwrap_or(0).min(DATAGRAM_MAX);
+        if length > buffer.len() {
+            buffer.resize(length.next_power_of_two(), 0);
+        }
         let received = match netlink::receive(route, buffer) {
             Ok(received) => received,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -125,11 +152,17 @@ fn forward(
             continue;
         }
         let end = frames.any(|frame| request.is_end(&frame));
-        unix::send(client, datagram).map_err(Failed::Client)?;
+        deliver(client, datagram)?;
         if end {
             return Ok(());
         }
     }
+}
+
+/// The time that a [`GIVE_BY`] says.
+fn give_by_of(message: &[u8]) -> Option<Now> {
+    let frame = wire::frames(message).next()?.ok().filter(|frame| frame.kind == GIVE_BY)?;
+    wire::read_u64(frame.payload, 0).map(Now::from_nanos)
 }
 
 /// What must be remembered of a request.
@@ -147,9 +180,8 @@ impl Request {
     fn prepare(message: &mut [u8]) -> Option<Request> {
         let frame = wire::frames(message).next()?.ok()?;
         let (mut flags, seq) = (frame.flags, frame.seq);
-        // The kind of rtnetlink messages is in their two low bits: new, delete, get, set.
         let dump = flags & NLM_F_DUMP == NLM_F_DUMP;
-        if frame.kind & 3 != RTM_GETLINK & 3 {
+        if is_change(message) {
             flags |= NLM_F_ACK;
         }
         message.get_mut(6..8)?.copy_from_slice(&flags.to_ne_bytes());
@@ -226,6 +258,31 @@ mod tests {
         assert_eq!((reply.seq, reply.result, reply.text), (7, Ok(()), "e1000".into()));
         let (request, message) = prepared(Builder::new(RTM_SETLINK, NLM_F_REQUEST, 4).ifinfo(1).finish());
         assert_eq!(request.driver_of(&message), None);
+    }
+
+    #[test]
+    fn what_comes_too_late_is_not_begun() {
+        let (ours, theirs) = unix::seqpacket_pair().unwrap();
+        let give_by = |at: Now, seq| {
+            let nanos = u64::try_from(at.as_nanos()).unwrap();
+            Builder::new(GIVE_BY, 0, seq).payload(&nanos.to_ne_bytes()).finish()
+        };
+        let (before, later) = (monotonic(), monotonic() + std::time::Duration::from_secs(60));
+        let get = |seq| Builder::new(RTM_GETLINK, NLM_F_REQUEST, seq).ifinfo(u32::MAX >> 1).finish();
+        // The time counts for the next one only.
+        let mut datagram =
+            [give_by(before, 5), get(5), give_by(later, 6), get(6), give_by(before, 7), get(7), get(8)]
+                .concat();
+        let route = netlink::open_route(true).unwrap();
+        let mut buffer = vec![0; BUFFER];
+        assert!(serve_datagram(theirs.as_fd(), route.as_fd(), &mut datagram, &mut buffer).unwrap());
+        for (seq, errno) in [(5, libc::ETIMEDOUT), (6, libc::ENODEV), (7, libc::ETIMEDOUT), (8, libc::ENODEV)]
+        {
+            let received = unix::receive(ours.as_fd(), &mut buffer).unwrap();
+            let frame = wire::frames(&buffer[..received.len]).next().unwrap().unwrap();
+            let reply = crate::links::decode::reply(&frame).unwrap().unwrap();
+            assert_eq!((reply.seq, reply.result), (seq, Err(crate::model::Errno(errno))));
+        }
     }
 
     /// The kernel answers ENODEV to each: there is no such link.

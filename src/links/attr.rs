@@ -52,6 +52,8 @@ pub enum Exists {
     No,
     /// Ask the file system: stat(2) below a net device takes no RTNL lock.
     FromSysfs,
+    /// The row is of before a loss, and the answer may be another now: send [`Table::request`] and ask again.
+    NeedsRefresh,
     Unknown,
 }
 
@@ -99,6 +101,9 @@ pub fn exists(table: &Table, ifindex: IfIndex, name: &[u8]) -> Exists {
         return Exists::FromSysfs;
     }
     match table.lookup(ifindex) {
+        Lookup::Known(_) if column == Column::Master && !table.is_fresh(ifindex, Mark::ANY) => {
+            Exists::NeedsRefresh
+        }
         Lookup::Known(link) => column.exists(link),
         Lookup::Gone(_) => Exists::No,
         Lookup::Unknown => Exists::Unknown,

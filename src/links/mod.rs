@@ -7,13 +7,14 @@
 //! * [`attr`]: the text of a sysfs file from a row, or who else can tell;
 //! * [`request`]: the bytes of requests.
 //!
-//! How the daemon uses it: datagrams of the subscribed socket go to [`Table::apply`] as
-//! [`Origin::Notification`], those of the request helper as [`Origin::Reply`]. **Read the subscribed
-//! socket until it is empty before a mark is made, a request or dump is made, and a reply is applied**:
-//! the order rules of [`table`] rest on that.
+//! * [`exchange`]: in which order notifications, requests and replies go in and out of a table.
+//!
+//! How the daemon uses it: what the subscribed socket and the request helper bring goes to an
+//! [`Exchange`], which knows when requests may leave and replies count; the reasons are in [`table`].
 
 pub mod attr;
 pub mod decode;
+pub mod exchange;
 pub mod link;
 pub mod request;
 pub mod table;
@@ -21,5 +22,6 @@ pub mod wire;
 
 pub use attr::{Exists, LinkAttr, Refresh, attr, exists, is_free_of_locks};
 pub use decode::Reply;
+pub use exchange::{Ended, Errand, Exchange};
 pub use link::{Link, Short};
 pub use table::{Applied, Change, Lookup, Mark, News, Origin, Table};

@@ -1,19 +1,39 @@
 //! `ifindex -> Link`, kept as the kernel tells it.
 //!
-//! What must stay true, and how:
+//! Notifications and replies come over two sockets. Each is in order by itself, and nothing says how they lie
+//! to each other. What makes an order is to look into the socket of notifications and find it *empty*
+//! ([`Table::caught_up`]): all that the kernel had sent by then was read, or is lost and reported as lost
+//! (the kernel reports an overrun before it gives the messages that still wait, and never says "empty"
+//! before that). Stamps count these moments and requests; [`super::exchange`] keeps these two rules:
 //!
-//! * *A row never goes back in time.* Notifications and replies come over two sockets, and each side is
-//!   in order only by itself. So a reply counts only if no notification of its link was applied since
-//!   the request was issued ([`Table::request`]); otherwise the notification, which is at least as new as
-//!   the request, stands. The same holds for the rows of a dump.
-//! * *How fresh is a row?* Some columns change without a notification ([`super::attr`]). Stamps count
-//!   marks and requests; a row remembers the stamp since which it is known to be right. A notification
-//!   read after the socket was empty at a mark was sent after that mark; a reply is younger than its
-//!   request. [`Table::is_fresh`] compares.
+//! 1. A request is issued right after the socket was found empty, with nothing read since.
+//! 2. A reply is applied when the socket was found empty after the reply was received.
+//!
+//! The argument, for a row R of a reply and a notification N of the same link:
+//!
+//! * N was read before the request was issued. Then N is older than the request, so R is newer: R stands.
+//! * N was read later, and before R was applied. Then N was sent after the request was issued (rule 1). Which
+//!   one is newer nobody knows, so N stands: should R be newer, then either nothing was announced between them,
+//!   and they differ in columns that change silently only, or what was announced was read too (rule 2).
+//! * N is read after R was applied. Then N was sent after R was made (rule 2), and it stands.
+//!
+//! So *a row never goes back in time*, whatever was lost. And:
+//!
+//! * *How fresh is a row?* Some columns change without a notification ([`super::attr`]). A row that was
+//!   read from a notification is no older than the last moment before at which the socket was empty, one of a
+//!   reply no older than its request. [`Table::is_fresh`] compares that with a [`Mark`].
+//! * *A loss lasts until the socket is empty.* After an overrun the kernel drops what it has no room for without
+//!   a word, until everything that waits was read. A row is right again if it is no older than the first empty
+//!   moment after that; by rule 1 no request is issued before. A dump issued then mends the table: it mentions
+//!   what is there, and what neither it nor a notification read since mentions is gone. A dump that was
+//!   interrupted, or during which another loss was reported, is followed by another.
 //! * *Gone is not unknown.* RTM_DELLINK comes before the uevent `remove`: the row stays as a tombstone
-//!   until [`Table::forget`]. An ifindex used again is a new generation.
-//! * *A lost message is mended by a dump*: rows that a dump does not mention are gone. A dump that was
-//!   interrupted, or during which another message was lost, is followed by another.
+//!   until [`Table::forget`], and for as long as a request is open that was issued before: its reply may
+//!   still speak of the link. An ifindex used again is a new generation.
+//! * *Behind.* Between uevents that were read and the next empty moment the table may be older than what an
+//!   event tells of ([`Table::is_behind`]): nothing about interfaces is answered then.
+//!
+//! `exchange/order_tests.rs` has a kernel that loses messages at any place, and tries the orders of arrival.
 
 use super::decode::{self, LinkMessage, Reply, STATISTICS};
 use super::link::{Link, Name};
@@ -21,7 +41,7 @@ use super::request;
 use super::wire::{self, Frame, NLM_F_DUMP_INTR, NLM_F_MULTI, RTM_DELLINK, RTM_NEWLINK};
 use crate::model::{Errno, IfIndex};
 use bstr::BString;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 /// Tombstones that wait for their `remove` at most. Beyond it uevents were lost on a grand scale, and
 /// all tombstones are forgotten: whoever asks for such a link is told by the kernel that it is gone.
@@ -72,7 +92,7 @@ pub struct Change {
 pub struct Applied {
     /// The reply to a request is complete with this datagram.
     pub reply: Option<Reply>,
-    /// The rest of the datagram was not understood and is dropped: treat it as an overrun.
+    /// Something in the datagram was not understood and is left out: treat it as an overrun.
     pub malformed: bool,
 }
 
@@ -116,8 +136,11 @@ struct Row {
     seen: bool,
     /// The stamp since which the row is known to be right.
     as_of: u64,
-    /// Stamp when the last notification was applied.
+    /// Stamp when the last complete notification was applied: a reply to a request issued up to then is not
+    /// newer for sure.
     notified: u64,
+    /// The same of one that tells only name and flags.
+    hinted: u64,
     /// Stamp when an earlier link of this ifindex was buried.
     buried: u64,
     /// `link.iflink` is 0 only by a notification: the other end may not have been there yet.
@@ -129,12 +152,24 @@ struct Row {
 }
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Table {
     rows: BTreeMap<u32, Box<Row>>,
     names: HashMap<Name, u32>,
-    /// Counts marks and requests; its low half is the sequence number of a request.
+    /// Counts empty moments, losses and requests; its low half is the sequence number of a request.
     stamp: u64,
+    /// Stamp of the last moment at which the socket of notifications was empty.
+    empty_at: u64,
+    /// A notification or a loss was read since.
+    was_read: bool,
+    /// See [`Table::is_behind`].
+    behind: bool,
+    /// Stamps of requests for rows whose replies are not complete.
+    open: BTreeSet<u64>,
+    /// Forgotten tombstones, and when their links were buried: each stays for the requests that were open then.
+    forgotten: VecDeque<(u64, u32)>,
+    /// Replies to requests issued up to here say nothing of links that have no row: tombstones were dropped.
+    void_until: u64,
     generations: u64,
     /// Sequence of the dump under way (its stamp).
     dumping: Option<u64>,
@@ -142,8 +177,8 @@ pub struct Table {
     stale: bool,
     /// Stamp of the last loss.
     lost_at: u64,
-    /// A message was lost while a dump was under way, or a part of the dump says that the kernel's list
-    /// changed meanwhile (only the first part after the change does).
+    /// While a dump was under way a message was lost or tombstones were dropped, or a part of the dump says that
+    /// the kernel's list changed meanwhile (only the first part after the change does).
     dump_spoilt: bool,
     tombstones: usize,
 }
@@ -159,16 +194,16 @@ impl Table {
     /// Replies count only after the notifications that were queued before them (see the module).
     pub fn apply(&mut self, datagram: &[u8], origin: Origin, changes: &mut Vec<Change>) -> Applied {
         let mut applied = Applied::default();
+        self.was_read |= origin == Origin::Notification;
         for frame in wire::frames(datagram) {
             let Ok(frame) = frame else {
                 applied.malformed = true;
                 break;
             };
-            if self.apply_frame(&frame, origin, changes, &mut applied).is_err() {
-                applied.malformed = true;
-                break;
-            }
+            // Where the next one begins is known all the same.
+            applied.malformed |= self.apply_frame(&frame, origin, changes, &mut applied).is_err();
         }
+        self.dump_spoilt |= applied.malformed && origin == Origin::Reply && self.dumping.is_some();
         applied
     }
 
@@ -193,6 +228,7 @@ impl Table {
                     changes.push(Change { ifindex, news });
                 }
                 if origin == Origin::Reply && frame.flags & NLM_F_MULTI == 0 {
+                    self.close(frame.seq);
                     applied.reply = Some(Reply {
                         seq: frame.seq,
                         result: Ok(()),
@@ -204,13 +240,17 @@ impl Table {
             RTM_DELLINK if origin == Origin::Notification => {
                 if let Some(message) = decode::link(frame.payload)? {
                     let ifindex = message.link.ifindex;
-                    if self.bury(ifindex) {
+                    if self.bury(ifindex, self.stamp) {
                         changes.push(Change { ifindex: IfIndex(ifindex), news: News::Gone });
                     }
                 }
             }
             _ if origin == Origin::Reply => {
                 if let Some(reply) = decode::reply(frame)? {
+                    // A dump ends with [`Table::end_dump`].
+                    if self.dumping.is_none_or(|dump| dump != self.stamp_of(reply.seq)) {
+                        self.close(reply.seq);
+                    }
                     applied.reply = Some(reply);
                 }
             }
@@ -221,21 +261,21 @@ impl Table {
 
     /// A notification: it stands, whatever was known.
     fn notified(&mut self, message: LinkMessage<'_>) -> News {
-        let stamp = self.stamp;
+        let (stamp, empty_at) = (self.stamp, self.empty_at);
         let dump = self.dumping.unwrap_or(0);
         let complete = message.complete;
-        // What is read after a loss may have been queued before it; but not once a dump has begun.
-        let heard_at = if self.stale && (dump == 0 || self.dump_spoilt) { 0 } else { stamp };
         let (row, news) = match self.put(message.link, complete) {
             Some(put) => put,
             None => return News::Same,
         };
-        if complete {
-            row.as_of = heard_at;
-            row.iflink_open = row.link.iflink == 0;
-        }
-        row.notified = stamp;
         row.dump = row.dump.max(dump);
+        if !complete {
+            row.hinted = stamp;
+            return news;
+        }
+        row.as_of = empty_at;
+        row.iflink_open = row.link.iflink == 0;
+        row.notified = stamp;
         let (ifindex, other_end) = (row.link.ifindex, other_end(&row.link));
         if let Some(other) = other_end.and_then(|other| self.rows.get_mut(&other))
             && other.alive
@@ -251,41 +291,43 @@ impl Table {
     /// A row of a reply to the request of stamp `asked`: it stands unless a notification came since.
     fn told(&mut self, message: LinkMessage<'_>, asked: u64) -> News {
         let ifindex = message.link.ifindex;
-        let iflink = message.link.iflink;
-        let link_netnsid = message.link.link_netnsid;
-        let statistics = message.statistics;
+        let known = self.rows.get_mut(&ifindex);
+        // Nobody waits for it any more, and what was known when it was asked for may be forgotten.
+        if !self.open.contains(&asked) || (known.is_none() && asked <= self.void_until) {
+            return News::Same;
+        }
+        let (iflink, link_netnsid) = (message.link.iflink, message.link.link_netnsid);
         // A targeted reply younger than the dump's beginning counts as mentioned by it.
         let dump = self.dumping.filter(|&dump| dump <= asked);
-        let newer = self.rows.get(&ifindex).is_some_and(|row| row.notified >= asked);
-        let (row, news) = if newer {
-            let same = |row: &&mut Box<Row>| row.alive && row.buried < asked;
-            let Some(row) = self.rows.get_mut(&ifindex).filter(same) else { return News::Same };
-            let row = &mut **row;
-            // The two ends of a pair are made one after the other, under one lock: the notification may
-            // lack what the reply, which waited for the lock, knows.
-            if row.iflink_open && iflink != 0 {
-                row.link.iflink = iflink;
-                row.link.link_netnsid = link_netnsid;
-                row.iflink_open = false;
-                (row, News::Changed)
-            } else {
-                row.iflink_open = false;
-                (row, News::Same)
-            }
-        } else {
-            match self.put(message.link, true) {
-                Some((row, news)) => {
-                    row.iflink_open = false;
-                    (row, news)
+        let (row, news) = match known {
+            Some(row) if row.notified >= asked => {
+                if !row.alive || row.buried >= asked {
+                    return News::Same;
                 }
-                None => return News::Same,
+                // The two ends of a pair are made one after the other, under one lock: the notification may
+                // lack what the reply, which waited for the lock, knows.
+                let completes = row.iflink_open && iflink != 0;
+                if completes {
+                    row.link.iflink = iflink;
+                    row.link.link_netnsid = link_netnsid;
+                }
+                (&mut **row, if completes { News::Changed } else { News::Same })
+            }
+            known => {
+                let mut link = message.link;
+                if let Some(row) = known.filter(|row| row.alive && row.hinted >= asked) {
+                    (link.name, link.flags) = (row.link.name, row.link.flags);
+                }
+                let Some((row, news)) = self.put(link, true) else { return News::Same };
+                row.as_of = asked;
+                (row, news)
             }
         };
-        row.as_of = row.as_of.max(asked);
+        row.iflink_open = false;
         if let Some(dump) = dump {
             row.dump = dump;
         }
-        if let Some(raw) = statistics.filter(|_| row.keeps_statistics) {
+        if let Some(raw) = message.statistics.filter(|_| row.keeps_statistics) {
             row.statistics = Some(Box::new(Statistics { as_of: asked, values: u64s(raw) }));
         }
         news
@@ -330,6 +372,7 @@ impl Table {
                     seen: true,
                     as_of: 0,
                     notified: 0,
+                    hinted: 0,
                     buried: 0,
                     iflink_open: false,
                     dump: 0,
@@ -356,9 +399,9 @@ impl Table {
         Some((row, news))
     }
 
-    /// Turns a row into a tombstone; false if it was none.
-    fn bury(&mut self, ifindex: u32) -> bool {
-        let (stamp, dump) = (self.stamp, self.dumping.unwrap_or(0));
+    /// Turns a row into a tombstone, as known at `stamp`; false if it was none.
+    fn bury(&mut self, ifindex: u32, stamp: u64) -> bool {
+        let dump = self.dumping.unwrap_or(0);
         let Some(row) = self.rows.get_mut(&ifindex) else {
             // Deleted before the table ever saw it: a reply or a dump that is on its way must not revive
             // it, and the event that waits for it must learn.
@@ -383,12 +426,15 @@ impl Table {
         true
     }
 
-    /// Counts one; at the limit all of them are forgotten.
+    /// Counts one; at the limit all of them are dropped.
     fn add_tombstone(&mut self) {
         self.tombstones += 1;
         if self.tombstones > TOMBSTONES_MAX {
             self.rows.retain(|_, row| row.alive);
             self.tombstones = 0;
+            self.forgotten.clear();
+            self.void_until = self.stamp;
+            self.dump_spoilt |= self.dumping.is_some();
         }
     }
 
@@ -399,19 +445,38 @@ impl Table {
             // A notification since then knows better.
             Some(row) if row.notified >= asked => {}
             _ => {
-                self.bury(ifindex.0);
+                self.bury(ifindex.0, asked);
             }
         }
     }
 
     /// The `remove` of this link was handled: its tombstone goes. A link that lives stays.
     pub fn forget(&mut self, ifindex: IfIndex) {
-        let Some(row) = self.rows.get_mut(&ifindex.0).filter(|row| !row.alive) else { return };
-        if self.dumping.is_some() {
-            row.forgotten = true;
-        } else {
-            self.rows.remove(&ifindex.0);
-            self.tombstones = self.tombstones.saturating_sub(1);
+        let Some(row) = self.rows.get_mut(&ifindex.0).filter(|row| !row.alive && !row.forgotten) else {
+            return;
+        };
+        row.forgotten = true;
+        self.forgotten.push_back((row.buried, ifindex.0));
+        self.drop_forgotten();
+    }
+
+    /// Drops forgotten tombstones that no open request is older than.
+    fn drop_forgotten(&mut self) {
+        let oldest = self.open.first().copied().unwrap_or(u64::MAX);
+        while let Some(&(buried, ifindex)) = self.forgotten.front().filter(|(buried, _)| *buried < oldest) {
+            self.forgotten.pop_front();
+            if self.rows.get(&ifindex).is_some_and(|row| row.forgotten && row.buried == buried) {
+                self.rows.remove(&ifindex);
+                self.tombstones = self.tombstones.saturating_sub(1);
+            }
+        }
+    }
+
+    /// The reply to the request with this sequence number is complete, or will not be taken.
+    pub fn close(&mut self, seq: u32) {
+        let asked = self.stamp_of(seq);
+        if self.open.remove(&asked) {
+            self.drop_forgotten();
         }
     }
 
@@ -453,11 +518,33 @@ impl Table {
         self.rows.get(&ifindex.0).filter(|row| !row.forgotten).map(|row| row.generation)
     }
 
-    /// A mark of this moment, right after the notification socket was read until it was empty: when an
-    /// event starts. What is fresh for it was true at that moment or later.
-    pub fn mark(&mut self) -> Mark {
+    /// The socket of notifications was found empty: see the module.
+    pub fn caught_up(&mut self) {
         self.stamp += 1;
-        Mark(self.stamp)
+        self.empty_at = self.stamp;
+        self.was_read = false;
+        self.behind = false;
+    }
+
+    /// Uevents were read, and the socket of notifications not to its end since.
+    pub fn fall_behind(&mut self) {
+        self.behind = true;
+    }
+
+    /// Whether rows may be older than what an event that was read tells of.
+    pub fn is_behind(&self) -> bool {
+        self.behind
+    }
+
+    /// Whether a request may be issued: nothing was read since the socket was empty.
+    pub fn may_ask(&self) -> bool {
+        !self.was_read
+    }
+
+    /// A mark of the last moment at which the socket of notifications was empty. What is fresh for it was
+    /// true at that moment or later.
+    pub fn mark(&self) -> Mark {
+        Mark(self.empty_at)
     }
 
     /// Whether the row is as fresh as the mark demands, silent columns included, and younger than a loss
@@ -483,13 +570,15 @@ impl Table {
         mark.0.max(if self.stale { self.lost_at } else { 0 })
     }
 
-    /// A request for one row, to be sent at once; its sequence number is returned too. The reply always
+    /// A request for one row, when [`Table::may_ask`]; its sequence number is returned too. The reply always
     /// carries statistics; they are kept, from now on, for a row that was once asked for them.
     pub fn request(&mut self, ifindex: IfIndex, with_statistics: bool) -> (u32, Vec<u8>) {
+        debug_assert!(self.may_ask(), "rule 1 of the module");
         if let Some(row) = self.rows.get_mut(&ifindex.0) {
             row.keeps_statistics |= with_statistics;
         }
         let seq = self.next_seq();
+        self.open.insert(self.stamp);
         (seq, request::get_link(ifindex, seq))
     }
 
@@ -505,10 +594,12 @@ impl Table {
 
     /// At least one notification was lost (ENOBUFS, a datagram that was truncated or not understood).
     ///
-    /// Until the dump is through, a row counts only if it was heard of after the loss: see
-    /// [`Table::is_fresh`].
+    /// Until the dump is through, a row counts only if it is younger than the end of the loss: see
+    /// [`Table::is_fresh`] and the module.
     pub fn lose(&mut self) {
         self.stale = true;
+        // What waits behind the report was not read.
+        self.was_read = true;
         self.stamp += 1;
         self.lost_at = self.stamp;
         self.dump_spoilt = self.dumping.is_some();
@@ -524,10 +615,12 @@ impl Table {
         self.stale
     }
 
-    /// The request of a dump, to be sent at once. The notification socket was read until it was empty.
+    /// The request of a dump, when [`Table::may_ask`].
     pub fn begin_dump(&mut self) -> (u32, Vec<u8>) {
+        debug_assert!(self.may_ask(), "rule 1 of the module");
         let seq = self.next_seq();
         self.dumping = Some(self.stamp);
+        self.open.insert(self.stamp);
         self.dump_spoilt = false;
         (seq, request::dump_links(seq))
     }
@@ -542,14 +635,12 @@ impl Table {
             let missing = |row: &Row| row.alive && row.dump != dump;
             let gone: Vec<u32> = self.rows.values().filter(|r| missing(r)).map(|r| r.link.ifindex).collect();
             for ifindex in gone {
-                self.bury(ifindex);
+                self.bury(ifindex, dump);
                 changes.push(Change { ifindex: IfIndex(ifindex), news: News::Gone });
             }
             self.stale = false;
         }
-        let before = self.rows.len();
-        self.rows.retain(|_, row| !row.forgotten);
-        self.tombstones = self.tombstones.saturating_sub(before - self.rows.len());
+        self.close(reply.seq);
         good
     }
 
@@ -582,6 +673,7 @@ impl Row {
             seen: false,
             as_of: 0,
             notified: stamp,
+            hinted: 0,
             buried: stamp,
             iflink_open: false,
             dump,

@@ -39,6 +39,14 @@ pub const NLM_F_CAPPED: u16 = 0x100;
 pub const NLM_F_ACK_TLVS: u16 = 0x200;
 pub const NLMSGERR_ATTR_MSG: u16 = 1;
 
+/// Our own: the request behind it in a datagram to the request helper may be given to the kernel until this time,
+/// nanoseconds of CLOCK_MONOTONIC as a native u64. Later it is answered with ETIMEDOUT.
+pub const GIVE_BY: u16 = 0x7f01;
+
+/// Bytes of the longest datagram that is read. The longest attribute has 64 KiB, and a link has few that come
+/// near to that: alternative names, virtual functions.
+pub const DATAGRAM_MAX: usize = 1 << 20;
+
 /// In the type of an attribute that holds attributes; newer requests must set it.
 pub const NLA_F_NESTED: u16 = 0x8000;
 
@@ -171,6 +179,12 @@ impl<'a> Iterator for Attributes<'a> {
 /// Rounded up to the 4 bytes that everything in netlink is aligned to.
 pub fn align(length: usize) -> usize {
     (length + 3) & !3
+}
+
+/// Whether the kernel changes something by a request: its kind is in the two low bits of the type of all
+/// messages of rtnetlink (new, delete, get, set).
+pub fn is_change(message: &[u8]) -> bool {
+    read_u16(message, 4).is_some_and(|kind| kind < ASK_DRIVER && kind & 3 != RTM_GETLINK & 3)
 }
 
 /// The native-endian number at `at`, if it is there.

@@ -29,6 +29,7 @@ pub struct Credentials {
 /// One datagram, written to the start of the caller's buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
+    /// Bytes in the buffer; of a [`Batch`] the whole length, also of a datagram that was cut.
     pub len: usize,
     pub sender: Sender,
     /// It was longer than the buffer (MSG_TRUNC).
@@ -78,6 +79,13 @@ pub fn set_receive_buffer(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()
         .or_else(|_| set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes))
 }
 
+/// The same of the send buffer (SO_SNDBUFFORCE, SO_SNDBUF), which limits the length of a datagram.
+pub fn set_send_buffer(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+    let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+    set_option(&socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, bytes)
+        .or_else(|_| set_option(&socket, libc::SOL_SOCKET, libc::SO_SNDBUF, bytes))
+}
+
 /// Size of the receive buffer as the kernel counts it.
 pub fn receive_buffer(socket: BorrowedFd<'_>) -> io::Result<usize> {
     let mut value: libc::c_int = 0;
@@ -119,6 +127,14 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received
     Ok(received(len, &header, &address))
 }
 
+/// Bytes of the next datagram, which stays. Waits for one on a blocking socket; errors as [`receive`].
+pub fn next_len(socket: BorrowedFd<'_>) -> io::Result<usize> {
+    let flags = libc::MSG_PEEK | libc::MSG_TRUNC;
+    // SAFETY: nothing is written to a buffer of no bytes.
+    let result = unsafe { libc::recv(socket.as_raw_fd(), std::ptr::null_mut(), 0, flags) };
+    check(result)
+}
+
 /// Receives up to [`Batch::LEN`] datagrams in one call (recvmmsg): a flood of uevents costs a fraction of
 /// a system call each.
 pub struct Batch {
@@ -137,6 +153,13 @@ impl Batch {
             size,
             buffers: vec![0; size * Batch::LEN].into_boxed_slice(),
             received: Vec::with_capacity(Batch::LEN),
+        }
+    }
+
+    /// Makes room for datagrams of `size` bytes each, if there is less; what was received is dropped.
+    pub fn grow(&mut self, size: usize) {
+        if size > self.size {
+            *self = Batch::new(size);
         }
     }
 
@@ -170,7 +193,7 @@ impl Batch {
                 socket.as_raw_fd(),
                 headers.as_mut_ptr(),
                 used,
-                (libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC) as _,
+                (libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC | libc::MSG_TRUNC) as _,
                 std::ptr::null_mut(),
             )
         };
@@ -181,8 +204,8 @@ impl Batch {
         Ok(count)
     }
 
-    /// Whether the last call found fewer datagrams than it had room for, so that the socket was empty then.
-    /// An overrun since has made it readable anew.
+    /// Whether the last call found fewer datagrams than it had room for: the socket was empty then, or the next
+    /// call reports an overrun, which has made it readable anew.
     pub fn is_short(&self) -> bool {
         self.received.len() < Batch::LEN
     }

@@ -137,6 +137,7 @@ fn silent_columns_want_a_fresh_row() {
     for up in [false, true] {
         let mut table = Table::new();
         table.apply(&newlink(u32::from(up), 3), Origin::Notification, &mut Vec::new());
+        table.caught_up();
         let mark = table.mark();
         let stale =
             |name: &str| attr(&table, SEVEN, name.as_bytes(), mark) == LinkAttr::NeedsRefresh(Refresh::Row);
@@ -160,6 +161,7 @@ fn silent_columns_want_a_fresh_row() {
 fn an_iflink_of_zero_is_believed_only_in_a_reply() {
     let mut table = Table::new();
     table.apply(&newlink(0, 0), Origin::Notification, &mut Vec::new());
+    table.caught_up();
     assert_eq!(attr(&table, SEVEN, b"iflink", Mark::ANY), LinkAttr::NeedsRefresh(Refresh::Row));
     let (seq, _) = table.request(SEVEN, false);
     let mut reply = newlink(0, 0);
@@ -174,6 +176,7 @@ fn gone_is_missing_and_never_seen_is_unknown() {
     assert_eq!(attr(&table, SEVEN, b"mtu", Mark::ANY), LinkAttr::Unknown);
     assert_eq!(exists(&table, SEVEN, b"mtu"), Exists::Unknown);
     table.apply(&newlink(0, 0), Origin::Notification, &mut Vec::new());
+    table.caught_up();
     let (seq, _) = table.request(SEVEN, false);
     table.note_absent(SEVEN, seq);
     assert_eq!(attr(&table, SEVEN, b"mtu", Mark::ANY), LinkAttr::Missing);
@@ -203,6 +206,7 @@ fn what_is_in_no_message_is_read_from_sysfs() {
 fn after_a_loss_every_column_is_asked_for() {
     let mut table = Table::new();
     table.apply(&newlink(0, 3), Origin::Notification, &mut Vec::new());
+    table.caught_up();
     assert_eq!(attr(&table, SEVEN, b"mtu", Mark::ANY), LinkAttr::Text("1500".into()));
     table.lose();
     assert_eq!(attr(&table, SEVEN, b"mtu", Mark::ANY), LinkAttr::NeedsRefresh(Refresh::Row));

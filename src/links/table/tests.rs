@@ -60,10 +60,17 @@ impl Bench {
         bench
     }
 
+    /// The socket is empty behind it.
     fn notify(&mut self, datagram: &[u8]) -> &[Change] {
+        self.read(datagram);
+        self.table.caught_up();
+        &self.changes
+    }
+
+    /// More may wait behind it.
+    fn read(&mut self, datagram: &[u8]) {
         self.changes.clear();
         assert_eq!(self.table.apply(datagram, Origin::Notification, &mut self.changes), Applied::default());
-        &self.changes
     }
 
     fn reply(&mut self, datagram: &[u8]) -> Option<Reply> {
@@ -74,6 +81,7 @@ impl Bench {
     }
 
     fn begin(&mut self) -> u32 {
+        self.table.caught_up();
         self.table.begin_dump().0
     }
 
@@ -217,12 +225,70 @@ fn marks_and_freshness() {
     assert!(!b.table.is_fresh(FIVE, mark));
     // A request of before the mark does not help.
     let (early, _) = b.table.request(FIVE, false);
+    b.table.caught_up();
     let later = b.table.mark();
     b.reply(&PLAIN.reply(early));
     assert!(b.table.is_fresh(FIVE, mark) && !b.table.is_fresh(FIVE, later));
     // A notification after it does.
     b.notify(&PLAIN.notification());
     assert!(b.table.is_fresh(FIVE, later));
+}
+
+#[test]
+fn a_message_without_the_columns_does_not_keep_a_reply_from_telling_them() {
+    let mut b = Bench::new();
+    b.notify(&PLAIN.notification());
+    let mark = b.table.mark();
+    let (seq, _) = b.table.request(FIVE, false);
+    b.notify(&Builder::new(RTM_NEWLINK, 0, 0).ifinfo(5).text(IFLA_IFNAME, b"wlan0").finish());
+    b.reply(&Row5 { mtu: 9000, ..PLAIN }.reply(seq));
+    assert_eq!((b.link().mtu, b.link().name.as_bstr()), (9000, "wlan0".into()));
+    assert!(b.table.is_fresh(FIVE, mark));
+}
+
+#[test]
+fn a_reply_does_not_revive_a_link_that_was_forgotten() {
+    let mut b = Bench::new();
+    b.notify(&PLAIN.notification());
+    let (seq, _) = b.table.request(FIVE, false);
+    b.notify(&dellink(5));
+    b.table.forget(FIVE);
+    b.reply(&PLAIN.reply(seq));
+    assert_eq!(b.table.lookup(FIVE), Lookup::Unknown);
+    assert!(b.table.rows.is_empty() && b.table.tombstones == 0, "nothing stays");
+    // Nor when so many are gone that all tombstones are dropped.
+    b.notify(&PLAIN.notification());
+    let (seq, _) = b.table.request(FIVE, false);
+    for ifindex in (10..=10 + TOMBSTONES_MAX as u32).chain([5]) {
+        b.read(&dellink(ifindex));
+    }
+    b.table.rows.retain(|_, row| row.alive);
+    b.reply(&PLAIN.reply(seq));
+    assert_eq!(b.table.lookup(FIVE), Lookup::Unknown);
+}
+
+#[test]
+fn a_reply_that_nobody_waits_for_any_more_says_nothing() {
+    let mut b = Bench::new();
+    let (seq, _) = b.table.request(FIVE, false);
+    b.table.close(seq);
+    b.reply(&PLAIN.reply(seq));
+    assert_eq!(b.table.lookup(FIVE), Lookup::Unknown);
+}
+
+#[test]
+fn a_dump_that_was_not_understood_sweeps_nothing() {
+    let mut b = Bench::new();
+    b.notify(&PLAIN.notification());
+    b.table.lose();
+    let seq = b.begin();
+    let mut bad = Row5 { name: "y", ..PLAIN }.message(6, NLM_F_MULTI, seq);
+    bad[HEADER + IFINFO] = 3;
+    let good = Row5 { name: "z", ..PLAIN }.message(7, NLM_F_MULTI, seq);
+    assert!(b.table.apply(&[bad, good].concat(), Origin::Reply, &mut b.changes).malformed);
+    assert!(!b.end(seq, 0));
+    b.link();
+    assert!(matches!(b.table.lookup(IfIndex(7)), Lookup::Known(_)), "what comes behind it is read");
 }
 
 #[test]
@@ -236,8 +302,8 @@ fn statistics_are_kept_when_asked_for() {
     let (seq, _) = b.table.request(FIVE, true);
     b.reply(&PLAIN.reply(seq));
     assert_eq!(b.table.statistic(FIVE, 23, mark), Some(Some(0x0101_0101_0101_0101)));
-    let next = b.table.mark();
-    assert_eq!(b.table.statistic(FIVE, 23, next), None);
+    b.table.caught_up();
+    assert_eq!(b.table.statistic(FIVE, 23, b.table.mark()), None);
 }
 
 #[test]
@@ -357,6 +423,7 @@ fn sequence_numbers_wrap_without_being_mistaken() {
     let mut b = Bench::new();
     b.table.stamp = u64::from(u32::MAX) * 3 + 1;
     for _ in 0..4 {
+        b.table.caught_up();
         let mark = b.table.mark();
         let (seq, _) = b.table.request(FIVE, false);
         assert_ne!(seq, 0);
@@ -388,19 +455,19 @@ fn after_a_loss_only_what_was_heard_since_counts() {
     b.notify(&PLAIN.notification());
     b.table.lose();
     assert!(!b.table.is_fresh(FIVE, Mark::ANY));
-    // Still queued from before the loss.
-    b.notify(&PLAIN.notification());
-    assert!(!b.table.is_fresh(FIVE, Mark::ANY));
+    // Still queued from before the loss: nothing may be asked yet, and it does not count.
+    assert!(!b.table.may_ask());
+    b.read(&PLAIN.notification());
+    assert!(!b.table.is_fresh(FIVE, Mark::ANY) && !b.table.may_ask());
+    b.table.caught_up();
     let (seq, _) = b.table.request(FIVE, false);
     b.reply(&Row5 { mtu: 9000, ..PLAIN }.reply(seq));
     assert!(b.table.is_fresh(FIVE, Mark::ANY));
     assert_eq!(b.link().mtu, 9000);
-    b.notify(&PLAIN.notification());
-    assert!(!b.table.is_fresh(FIVE, Mark::ANY));
-    // The socket was read empty, then the dump began: notifications count again.
-    let dump = b.begin();
+    // What is sent since the socket was empty counts again, the dump or not.
     b.notify(&PLAIN.notification());
     assert!(b.table.is_fresh(FIVE, Mark::ANY));
+    let dump = b.begin();
     b.table.lose();
     assert!(!b.table.is_fresh(FIVE, Mark::ANY));
     assert!(!b.end(dump, 0));
