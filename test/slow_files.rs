@@ -148,6 +148,24 @@ fn a_file_that_is_tested_late_holds_up_its_own_event_only() {
 }
 
 #[test]
+fn a_group_that_only_the_event_names_is_looked_up_without_waiting() {
+    use std::os::unix::fs::MetadataExt;
+    in_cell(|| {
+        let gate = Gate::closed();
+        let file = File::text("group", "root:x:0:\nslow:x:4242:\n").waits(Step::Open, gate.clone());
+        let slow = Fuse::mount(Path::new("/run/slow"), vec![file]).expect("mounts");
+        let from = slow.file("group");
+        cell::mount(from.to_str().unwrap(), "/etc/group", "", libc::MS_BIND, "").expect("mounts");
+        gate.open();
+        let rules = "KERNEL==\"zero\", ENV{WHO}=\"slow\"\nKERNEL==\"zero\", GROUP=\"$env{WHO}\"\n";
+        let mut live = Live::start(rules);
+        others_do_not_wait(&mut live, &gate);
+        assert_eq!(std::fs::metadata("/dev/zero").unwrap().gid(), 4242);
+        live.stop();
+    });
+}
+
+#[test]
 fn an_attribute_whose_name_leads_out_of_sysfs_holds_up_its_own_event_only() {
     in_cell(|| {
         let gate = Gate::closed();

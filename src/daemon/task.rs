@@ -23,7 +23,7 @@ use crate::rules::ask::{Attr, BuiltinName, BuiltinResult, Exit, ParentDevice, Pa
 use crate::rules::outcome::RunItem;
 use crate::rules::{Answer, Ask};
 use crate::world::Roots;
-use crate::world::accounts::Accounts;
+use crate::world::accounts::{self, Accounts};
 use crate::world::claims_dir::ClaimsDir;
 use crate::world::constants::Constants;
 use crate::world::database::{self, Database, Records};
@@ -249,11 +249,11 @@ impl Answers {
             }
             Ask::Mode { path } => Answer::Mode(self.mode(links, event, path, facts)?),
             Ask::Sysctl { name } => Answer::Text(self.files.sysctl_read(name)),
-            Ask::File { path } => Answer::Text(self.file(path, facts)?),
+            Ask::File { path } => Answer::Text(known_file(facts, || self.files.file(path))?),
             Ask::CommandLine => Answer::Text(self.files.command_line(&self.constants)),
             Ask::Constant(constant) => Answer::Text(Ok(self.constants.get(*constant).map(BString::from))),
-            Ask::User { name } => Answer::Id(self.accounts.user(name)),
-            Ask::Group { name } => Answer::Id(self.accounts.group(name)),
+            Ask::User { name } => Answer::Id(self.account(self.accounts.passwd().into(), name, facts)?),
+            Ask::Group { name } => Answer::Id(self.account(self.accounts.group().into(), name, facts)?),
             Ask::WriteAttr { target, value } => {
                 let write = |path| Operation::WriteAttr { path, value: value.clone() };
                 let target_path = self.files.write_attr_target(devpath, target);
@@ -580,15 +580,25 @@ impl Answers {
         }
     }
 
-    fn file(&mut self, path: &[u8], facts: &[Fact]) -> Result<Result<Option<BString>, Errno>, Need> {
-        match facts.last() {
-            Some(Fact::Helper(HelperReply::File(content))) => Ok(content.clone()),
-            Some(Fact::Helper(reply)) => Ok(Err(reply.errno().unwrap_or(Errno(libc::EIO)))),
-            _ => match self.files.file(path) {
-                Found::Here(content) => Ok(content),
-                Found::At(place) => Err(Need::Helper(Operation::ReadFile { path: bytes_of(place) })),
-            },
-        }
+    /// The id of a user or group that only this event names. What cannot be read names none.
+    fn account(&mut self, file: PathBuf, name: &[u8], facts: &[Fact]) -> Result<Option<u32>, Need> {
+        let content = known_file(facts, || self.files.file_at(file))?;
+        Ok(content.ok().flatten().and_then(|content| accounts::find(&content, name)))
+    }
+}
+
+/// Content of a file: as a helper has read it, or as it is found at once.
+fn known_file(
+    facts: &[Fact],
+    find: impl FnOnce() -> Found<Result<Option<BString>, Errno>>,
+) -> Result<Result<Option<BString>, Errno>, Need> {
+    match facts.last() {
+        Some(Fact::Helper(HelperReply::File(content))) => Ok(content.clone()),
+        Some(Fact::Helper(reply)) => Ok(Err(reply.errno().unwrap_or(Errno(libc::EIO)))),
+        _ => match find() {
+            Found::Here(content) => Ok(content),
+            Found::At(place) => Err(Need::Helper(Operation::ReadFile { path: bytes_of(place) })),
+        },
     }
 }
 

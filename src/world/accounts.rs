@@ -19,20 +19,19 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    /// Those below these roots. The files are read at each question: one comes only for a name that an
-    /// event alone knows. Whoever has many at a time asks [`Accounts::at_once`].
+    /// Those below these roots.
     pub fn new(roots: &Roots) -> Accounts {
         Accounts { passwd: roots.etc.join("passwd"), group: roots.etc.join("group") }
     }
 
-    /// The uid of a user.
-    pub fn user(&self, name: &[u8]) -> Option<u32> {
-        find(&read(&self.passwd), name)
+    /// The file with the users, for a name that only an event knows.
+    pub fn passwd(&self) -> &Path {
+        &self.passwd
     }
 
-    /// The gid of a group.
-    pub fn group(&self, name: &[u8]) -> Option<u32> {
-        find(&read(&self.group), name)
+    /// The file with the groups.
+    pub fn group(&self) -> &Path {
+        &self.group
     }
 
     /// For one load of all rules: each file is read at the first question about it, and no more.
@@ -68,8 +67,8 @@ fn read(path: &Path) -> Vec<u8> {
     content
 }
 
-/// Third field of the line whose first is `name` (passwd(5), group(5)).
-fn find(content: &[u8], name: &[u8]) -> Option<u32> {
+/// The id of a user or group in the content of its file: third field of the line whose first is `name` (passwd(5), group(5)).
+pub fn find(content: &[u8], name: &[u8]) -> Option<u32> {
     let id = |line: &[u8]| -> Option<u32> {
         let after_name = line.strip_prefix(name)?.strip_prefix(b":")?;
         after_name.split(|&b| b == b':').nth(1)?.to_str().ok()?.parse().ok()
@@ -92,7 +91,7 @@ mod tests {
         let at_once = accounts.at_once();
         assert_eq!((at_once.group(b"disk"), at_once.user(b"disk")), (Some(6), None));
         write("disk:x:7:\n");
-        assert_eq!((at_once.group(b"disk"), accounts.group(b"disk")), (Some(6), Some(7)));
+        assert_eq!((at_once.group(b"disk"), accounts.at_once().group(b"disk")), (Some(6), Some(7)));
         std::fs::remove_dir_all(&etc).unwrap();
     }
 

@@ -108,7 +108,11 @@ impl Files {
 
     /// Content of a file for IMPORT{file}, as [`import`] gives it to who may wait.
     pub fn file(&mut self, path: &[u8]) -> Found<Result<Option<BString>, Errno>> {
-        let place = self.roots.locate(path);
+        self.file_at(self.roots.locate(path))
+    }
+
+    /// The same, of a place in the file system.
+    pub fn file_at(&mut self, place: PathBuf) -> Found<Result<Option<BString>, Errno>> {
         match self.at_once.read(&place, IMPORT_MAX) {
             Some(Ok(content)) => Found::Here(Ok(Some(content))),
             Some(Err(Errno(libc::ENOENT | libc::EISDIR | libc::EFBIG))) => Found::Here(Ok(None)),
