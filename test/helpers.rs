@@ -218,8 +218,8 @@ fn attributes_of_every_kind_are_the_same_whether_loop_or_helper_reads_them() {
 fn a_burst_is_served_by_one_helper_and_a_request_that_has_waited_gets_another() {
     let mut bench = Bench::new(env!("CARGO_BIN_EXE_mudev"));
     let now = monotonic();
-    for _ in 0..20 {
-        bench.pool.request("x", read_attr("/proc/self/comm"), now + LIMIT, now, &bench.sockets);
+    for n in 0..20 {
+        bench.pool.request("x", read_attr(&format!("/proc/{n}/comm")), now + LIMIT, now, &bench.sockets);
     }
     assert_eq!((bench.pool.load(), bench.sockets.0.borrow().len()), ((1, 19), 1));
     let soon = bench.pool.timeout().expect("there is work");
@@ -286,7 +286,7 @@ fn a_lock_taken_by_a_helper_is_ours_until_it_is_closed() {
         bench.request("lock", lock(), LIMIT);
         let (_, Reply::Lock(Ok(DiskLock::Held(lock)))) = bench.reply() else { panic!("no lock") };
         assert!(!is_free());
-        bench.request("close", Operation::CloseDisk(lock), LIMIT);
+        bench.request("close", Operation::CloseDisk { disk: "/dev/locked".into(), lock }, LIMIT);
         assert_eq!(bench.reply(), ("close", Reply::Done(Ok(()))));
         assert!(is_free());
     }
@@ -300,14 +300,10 @@ fn a_lock_taken_by_a_helper_is_ours_until_it_is_closed() {
 
 #[test]
 fn disks_that_hang_leave_helpers_for_other_work() {
-    use std::os::unix::fs::PermissionsExt;
-    // A helper that never answers.
-    let script = std::env::temp_dir().join(format!("mudev-silent-{}", std::process::id()));
-    std::fs::write(&script, "#!/bin/sh\nexec sleep 1000\n").unwrap();
-    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let script = silent("disks");
     let mut bench = Bench::new(script.to_str().unwrap());
-    for _ in 0..20 {
-        bench.request("disk", Operation::LockDisk { path: "/dev/none".into() }, LIMIT);
+    for n in 0..20 {
+        bench.request("disk", Operation::LockDisk { path: format!("/dev/none{n}").into() }, LIMIT);
     }
     // One helper more at a time, as long as some have waited long enough.
     let mut now = monotonic();
@@ -318,10 +314,92 @@ fn disks_that_hang_leave_helpers_for_other_work() {
     (0..10).for_each(|_| go_on(&mut bench));
     assert_eq!(bench.pool.load(), (5, 15));
     for working in 6..=8 {
-        bench.request("other", read_attr("/proc/self/comm"), LIMIT);
+        bench.request("other", read_attr(&format!("/proc/{working}/comm")), LIMIT);
         go_on(&mut bench);
         assert_eq!(bench.pool.load(), (working, 15), "it does not wait behind the disks");
     }
     drop(bench);
+    std::fs::remove_file(&script).unwrap();
+}
+
+/// A helper that never answers.
+fn silent(name: &str) -> std::path::PathBuf {
+    use std::os::unix::fs::PermissionsExt;
+    let script = std::env::temp_dir().join(format!("mudev-silent-{name}-{}", std::process::id()));
+    std::fs::write(&script, "#!/bin/sh\nexec sleep 1000\n").unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    script
+}
+
+#[test]
+fn a_device_has_one_helper_at_a_time_and_slow_ones_leave_their_place_to_others() {
+    let script = silent("slow");
+    let mut bench = Bench::new(script.to_str().unwrap());
+    let mut now = monotonic();
+    let lock = |disk: usize| Operation::LockDisk { path: format!("/dev/none{disk}").into() };
+    for disk in (0..12).chain(0..12) {
+        bench.pool.request("disk", lock(disk), now + 10 * LIMIT, now, &bench.sockets);
+    }
+    let go_on = |bench: &mut Bench, now: &mut Duration, step| {
+        *now += step;
+        bench.pool.on_time(*now, &bench.sockets);
+    };
+    (0..10).for_each(|_| go_on(&mut bench, &mut now, Duration::from_millis(10)));
+    assert_eq!((bench.pool.load(), bench.pool.slow().len()), ((5, 19), 0));
+    let soon = bench.pool.timeout().expect("the first becomes slow");
+    assert!(soon <= now + Duration::from_secs(3), "{soon:?} {now:?}");
+    for expected in [10, 12, 12] {
+        go_on(&mut bench, &mut now, Duration::from_secs(4));
+        (0..10).for_each(|_| go_on(&mut bench, &mut now, Duration::from_millis(10)));
+        assert_eq!(bench.pool.load().0, expected, "each disk gets one");
+    }
+    assert!(
+        bench.pool.slow().iter().all(|helper| !helper.hangs && helper.work.starts_with("open /dev/none"))
+    );
+    bench.pool.request("alive", lock(99), now + LIMIT, now, &bench.sockets);
+    go_on(&mut bench, &mut now, Duration::from_millis(10));
+    assert_eq!(bench.pool.load().0, 13, "another disk does not wait for them");
+    drop(bench);
+    std::fs::remove_file(&script).unwrap();
+}
+
+#[test]
+fn a_disk_that_nobody_closes_in_time_stays_open_until_a_helper_closes_it() {
+    use mudev::sys::fs::{Lock, try_lock};
+    use mudev::world::nodes::{DiskLock, lock_disk};
+    let script = silent("close");
+    let path = std::env::temp_dir().join(format!("mudev-unclosed-{}", std::process::id()));
+    let tool = File::create(&path).unwrap();
+    let DiskLock::Held(lock) = lock_disk(&path).unwrap() else { panic!("no lock") };
+    let mut bench = Bench::new(script.to_str().unwrap());
+    let now = monotonic();
+    let disk = |name: &str| name.into();
+    bench.pool.request(
+        "first",
+        Operation::LockDisk { path: disk("/dev/x") },
+        now + 2 * LIMIT,
+        now,
+        &bench.sockets,
+    );
+    let close = Operation::CloseDisk { disk: disk("/dev/x"), lock };
+    bench.pool.request("close", close, now + LIMIT, now, &bench.sockets);
+    bench.pool.on_time(now + LIMIT, &bench.sockets);
+    assert_eq!(bench.pool.poll_reply(), Some(("close", Reply::TimedOut)));
+    assert!(!try_lock(&tool, Lock::Exclusive).unwrap(), "it is still open");
+    assert_eq!(bench.pool.load(), (1, 0), "but nobody waits for that");
+    // The first one is killed, and another helper, which gets the disk, is too at the end.
+    bench.pool.on_time(now + 2 * LIMIT, &bench.sockets);
+    assert_eq!(bench.pool.poll_reply(), Some(("first", Reply::TimedOut)));
+    for seconds in 1..10 {
+        bench.pool.on_time(now + 2 * LIMIT + Duration::from_secs(seconds), &bench.sockets);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    drop(bench);
+    let start = monotonic();
+    while !try_lock(&tool, Lock::Exclusive).unwrap() {
+        assert!(monotonic() < start + LIMIT, "it is never closed");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    std::fs::remove_file(&path).unwrap();
     std::fs::remove_file(&script).unwrap();
 }

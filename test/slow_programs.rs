@@ -85,6 +85,11 @@ fn a_program_that_never_gets_executed_meets_its_deadline_and_is_reaped_when_it_c
         assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
         assert_eq!(children(&live, 'D'), 2, "they hang in the kernel");
         unrelated_events_go_through(&mut live, "two programs hang for ever");
+        let uuid = fresh_uuid();
+        write_uevent("/sys/class/net/w0", &format!("change {uuid}"));
+        live.announced_that("one that is not tried again", |m| m.get("SYNTH_UUID") == uuid);
+        assert_eq!(children(&live, 'D'), 2, "no third one hangs");
+        assert!(live::log().contains("an earlier program hangs in the kernel"), "{}", live::log());
         drop(slow);
         eventually("they are reaped", || children(&live, 'D') + children(&live, 'Z') == 0);
         live.stop();

@@ -160,6 +160,11 @@ fn print_status(status: &Status, out: Out) -> io::Result<()> {
         "Helpers   {} working, {} requests waiting, {} so far",
         status.helpers_working, status.helper_requests_waiting, turns.helper_requests
     )?;
+    for helper in &status.slow_helpers {
+        let seconds = (status.now - helper.since).max(0.0);
+        let state = if helper.hangs { "hangs in the kernel" } else { "works" };
+        writeln!(out, "  process {} {state} since {seconds:.0} s: {}", helper.pid, helper.work)?;
+    }
     let stale = if status.links_stale { ", being read again" } else { "" };
     writeln!(
         out,

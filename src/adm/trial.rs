@@ -134,6 +134,7 @@ impl Trial {
                     job: JOB,
                     purpose,
                     event: event.title().to_string(),
+                    device: event.device.devpath.clone(),
                     command,
                     env: children::environment(event, &BTreeMap::new()),
                     budget,

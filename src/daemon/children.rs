@@ -39,6 +39,9 @@ const MAX_LOG_LINE: usize = 1024;
 /// A killed child that does not die (it hangs in the kernel) is given up after this time.
 const KILL_PATIENCE: Duration = Duration::from_secs(5);
 
+/// Programs that were given up and still hang in the kernel, at most. Beyond it no program is started.
+const MAX_LOST: usize = 64;
+
 /// Why a program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
@@ -80,6 +83,8 @@ pub struct Wanted {
     pub purpose: Purpose,
     /// Which event it is for: stands in front of every message.
     pub event: String,
+    /// Its device: devpath.
+    pub device: BString,
     /// Not split yet.
     pub command: BString,
     /// The whole environment ([`environment`]).
@@ -117,6 +122,7 @@ struct Stream {
 
 struct Running {
     job: JobId,
+    device: BString,
     purpose: Purpose,
     /// Event and command, for messages.
     name: String,
@@ -222,6 +228,10 @@ impl Children {
             if wanted.budget.deadline <= now {
                 log::warn!("{}: not starting '{}', its time is used up", wanted.event, wanted.command);
                 self.finished.push(wanted.not_started(true));
+            } else if self.lost.has(wanted.device.as_ref()) || self.lost.len() >= MAX_LOST {
+                let Wanted { event, command, .. } = &wanted;
+                log::error!("{event}: not starting '{command}': an earlier program hangs in the kernel");
+                self.finished.push(wanted.not_started(false));
             } else {
                 self.start(sources, wanted, now);
             }
@@ -270,6 +280,7 @@ impl Children {
         };
         let running = Running {
             job: *job,
+            device: wanted.device.clone(),
             purpose: *purpose,
             name,
             child,
@@ -405,7 +416,7 @@ impl Children {
             },
             timed_out: true,
         });
-        self.lost.push(child.child);
+        self.lost.push_for(child.device, child.child);
     }
 
     /// When [`Children::on_time`] has something to do.
@@ -612,6 +623,7 @@ mod tests {
                 job: JobId(n as u64),
                 purpose: *purpose,
                 event: String::new(),
+                device: format!("/{n}").into(),
                 command: (*command).into(),
                 env: environment_of(&["A=1", "UDEV_DATABASE_VERSION=1"]),
                 budget: Budget::new(start, timeout),
@@ -645,6 +657,7 @@ mod tests {
                 job: JobId(1),
                 purpose: Purpose::Ask,
                 event: String::new(),
+                device: "/x".into(),
                 command: command.into(),
                 env: ExecStrings::new(),
                 budget,

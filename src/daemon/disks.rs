@@ -92,7 +92,7 @@ impl DiskLocks {
         }
         // Others need not wait for the helper.
         lock.unlock();
-        Err(Need::Helper(Operation::CloseDisk(lock)))
+        Err(Need::Helper(Operation::CloseDisk { disk, lock }))
     }
 
     fn is_quick(&self, disk: &BString) -> bool {

@@ -429,7 +429,8 @@ impl Shell {
         let title = event.title().to_string();
         let started = self.engine.job_started(job).unwrap_or(self.now);
         let budget = Budget::new(started, self.settings.event_timeout);
-        let wanted = Wanted { job, purpose, event: title, command: command.to_owned(), env, budget };
+        let device = event.device.devpath.clone();
+        let wanted = Wanted { job, purpose, event: title, device, command: command.to_owned(), env, budget };
         self.stats.children += 1;
         self.children.spawn(&self.sources, wanted, self.now);
     }
@@ -558,6 +559,7 @@ impl Reply {
             | Reply::Partitions(Err(errno)) => Some(*errno),
             Reply::TimedOut => Some(Errno(libc::ETIMEDOUT)),
             Reply::Died => Some(Errno(libc::EIO)),
+            Reply::Refused => Some(Errno(libc::EBUSY)),
             _ => None,
         }
     }

@@ -10,6 +10,7 @@ use super::listener::Listener;
 use super::shell::{Shell, Stats};
 use super::source::{Source, Sources};
 use crate::engine::{Counters, JobStatus};
+use crate::helper::hanging::SlowHelper;
 use crate::links::attr::{hex, operstate};
 use crate::links::{Link, Table};
 use crate::model::Now;
@@ -52,6 +53,9 @@ pub struct Status {
     pub children_max: usize,
     pub helpers_working: usize,
     pub helper_requests_waiting: usize,
+    /// Those that have been at their work for long, or hang.
+    #[serde(default)]
+    pub slow_helpers: Vec<SlowHelper>,
     pub links: usize,
     /// The table may lack something: a dump is under way.
     pub links_stale: bool,
@@ -263,6 +267,7 @@ impl Shell {
             children_max: self.children.max(),
             helpers_working,
             helper_requests_waiting,
+            slow_helpers: self.helpers.slow(),
             links: self.links.exchange.table.len(),
             links_stale: self.links.is_live() && self.links.exchange.table.is_stale(),
             link_overruns: self.links.overruns,

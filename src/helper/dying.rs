@@ -3,6 +3,7 @@
 
 use crate::model::Now;
 use crate::sys::child::Child;
+use bstr::{BStr, BString};
 use std::time::Duration;
 
 /// Between two looks. One that hangs in the kernel may do so for long.
@@ -11,20 +12,41 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Dying {
-    children: Vec<Child>,
+    /// And the device that each has worked for, if one must be remembered.
+    children: Vec<(Child, BString)>,
     looked_at: Now,
 }
 
 impl Dying {
     /// It is reaped when it has ended.
     pub fn push(&mut self, child: Child) {
-        self.children.push(child);
+        self.push_for(BString::default(), child);
+    }
+
+    /// The same for one that has worked for a device.
+    pub fn push_for(&mut self, device: BString, child: Child) {
+        self.children.push((child, device));
+    }
+
+    /// Whether one is left that has worked for this device.
+    pub fn has(&self, device: &BStr) -> bool {
+        !device.is_empty() && self.children.iter().any(|(_, its)| its == device)
+    }
+
+    /// How many are left.
+    pub fn len(&self) -> usize {
+        self.children.len()
+    }
+
+    /// Whether none is left.
+    pub fn is_empty(&self) -> bool {
+        self.children.is_empty()
     }
 
     /// Reaps those that have ended by now.
     pub fn reap(&mut self, now: Now) {
         self.looked_at = now;
-        self.children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+        self.children.retain_mut(|(child, _)| matches!(child.try_wait(), Ok(None)));
     }
 
     /// When to look again.

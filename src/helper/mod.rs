@@ -14,9 +14,11 @@
 //! request starts another.
 
 pub mod dying;
+pub mod hanging;
 pub mod operations;
 pub mod pool;
 pub mod rtnl;
+pub mod subject;
 pub mod writer;
 
 use crate::sys;

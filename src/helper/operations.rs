@@ -46,7 +46,7 @@ pub enum Operation {
     /// Open a disk and try to lock it. -> [`Reply::Lock`]
     LockDisk { path: BString },
     /// Close a disk; it is passed along. -> [`Reply::Done`]
-    CloseDisk(HeldLock),
+    CloseDisk { disk: BString, lock: HeldLock },
     /// Make a block device read-only, if it is still the one with this number. -> [`Reply::Done`]
     SetReadOnly { path: BString, devnum: DevNum },
 }
@@ -80,6 +80,8 @@ pub enum Reply {
     TimedOut,
     /// There is no reply: no process could be had, or it died. Made by the pool.
     Died,
+    /// It was not tried: a helper hangs at the same device. Made by the pool.
+    Refused,
 }
 
 impl Operation {
@@ -99,7 +101,7 @@ impl Operation {
             Operation::TestFile { path } => message(12, &[path]),
             Operation::PermanentAddress { ifname } => message(7, &[ifname]),
             Operation::LockDisk { path } => message(8, &[path]),
-            Operation::CloseDisk(_) => message(9, &[]),
+            Operation::CloseDisk { disk, .. } => message(9, &[disk]),
             Operation::SetReadOnly { path, devnum } => message(10, &[path, devnum.to_string().as_bytes()]),
         }
     }
@@ -110,7 +112,7 @@ impl Operation {
             self,
             Operation::ReReadPartitions { .. }
                 | Operation::LockDisk { .. }
-                | Operation::CloseDisk(_)
+                | Operation::CloseDisk { .. }
                 | Operation::SetReadOnly { .. }
                 | Operation::ReadFile { .. }
                 | Operation::TestFile { .. }
@@ -120,7 +122,7 @@ impl Operation {
     /// The open file that goes with the message.
     pub fn passes(&self) -> Option<BorrowedFd<'_>> {
         match self {
-            Operation::CloseDisk(lock) => Some(lock.as_fd()),
+            Operation::CloseDisk { lock, .. } => Some(lock.as_fd()),
             _ => None,
         }
     }
@@ -139,7 +141,7 @@ impl Operation {
             6 => return Some(Operation::Trigger { text: next()?, syspaths: texts.collect() }),
             7 => Operation::PermanentAddress { ifname: next()? },
             8 => Operation::LockDisk { path: next()? },
-            9 => Operation::CloseDisk(HeldLock::passed(passed?)),
+            9 => Operation::CloseDisk { disk: next()?, lock: HeldLock::passed(passed?) },
             11 => Operation::ReadFile { path: next()? },
             12 => Operation::TestFile { path: next()? },
             10 => Operation::SetReadOnly { path: next()?, devnum: DevNum::parse(&next()?)? },
@@ -163,7 +165,7 @@ impl Operation {
             Operation::PermanentAddress { ifname } => Reply::Address(permanent_address(ifname)),
             Operation::ReReadPartitions { devnode, syspath } => Reply::Partitions(re_read(devnode, syspath)),
             Operation::LockDisk { path: at } => Reply::Lock(place(at).and_then(nodes::lock_disk)),
-            Operation::CloseDisk(_) => {
+            Operation::CloseDisk { .. } => {
                 drop(self);
                 Reply::Done(Ok(()))
             }
@@ -255,6 +257,7 @@ impl Reply {
             Reply::Triggered { done, failed } => message(4, &[&number(Ok(*done)), &number(Ok(*failed))]),
             Reply::TimedOut => message(5, &[]),
             Reply::Died => message(6, &[]),
+            Reply::Refused => message(13, &[]),
             Reply::Address(Ok(address)) => message(7, &[&number(Ok(0)), address]),
             Reply::Address(Err(errno)) => message(7, &[&number(Err(*errno)), &[]]),
         }
@@ -297,6 +300,7 @@ impl Reply {
             4 => Reply::Triggered { done: number(0)?.ok()?, failed: number(1)?.ok()? },
             5 => Reply::TimedOut,
             6 => Reply::Died,
+            13 => Reply::Refused,
             7 => match number(0)? {
                 Ok(_) => Reply::Address(Ok(text(1)?)),
                 Err(errno) => Reply::Address(Err(errno)),

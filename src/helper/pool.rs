@@ -3,11 +3,17 @@
 //! Knows nothing of the loop: the loop watches the sockets it is told of ([`Register`]), says when
 //! one is readable ([`Pool::on_readable`]) and when time went on ([`Pool::on_time`]).
 //!
-//! Must stay true: every request gets exactly one reply; a helper works on one operation at a time;
-//! the loop never waits for a helper, not even for its death.
+//! Must stay true: every request gets exactly one reply; a helper works on one operation at a time, and on
+//! one device one helper; the loop never waits for a helper, not even for its death, and closes no disk itself.
+//!
+//! Helpers that work fast share a few places. One that has been at its work for long leaves its place to others,
+//! and counts with those that hang ([`super::hanging`]): dead disks, which keep a helper each until their events
+//! are over, and perhaps beyond, do not hold up the disks that live.
 
 use super::dying::Dying;
+use super::hanging::{Hanging, SlowHelper};
 use super::operations::{MAX_MESSAGE, Operation, Reply};
+use super::subject::Subject;
 use crate::model::Now;
 use crate::sys::child::{self, Child, ExecStrings, Program, Spawn};
 use crate::sys::unix;
@@ -18,13 +24,16 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-/// Helpers at one time. What they wait for is not CPU, so a few more than cores do no harm; the
-/// limit is there because each costs a process.
+/// Helpers at one time, but for those that are slow. What they wait for is not CPU, so a few more than cores do no
+/// harm; the limit is there because each costs a process.
 const MAX_HELPERS: usize = 8;
 
-/// Helpers that work for disks at one time. All disks behind one controller hang together, and other work
-/// must not wait for them.
+/// Those of them that work for disks. All disks behind one controller hang together, and other work must not wait
+/// for them.
 const MAX_DISK_HELPERS: usize = 5;
+
+/// A helper that has been at its work for longer is slow.
+const SLOW: Duration = Duration::from_secs(3);
 
 /// Another helper is started when a request has waited for this long, and this long after the one before.
 /// Most operations take less, and a helper costs a process: a burst of requests is served by the first.
@@ -36,6 +45,9 @@ const START_PAUSE: Duration = Duration::from_secs(1);
 /// Requests that wait for a helper. Beyond it a request is answered [`Reply::Died`] at once: each job
 /// asks for one thing at a time, so this is more than jobs can be.
 const MAX_WAITING: usize = 4096;
+
+/// What nobody waits for (a disk to be closed) may take so long before its helper is killed.
+const ABANDONED_LIMIT: Duration = Duration::from_secs(180);
 
 /// A helper without work ends after this time.
 const IDLE_LIMIT: Duration = Duration::from_secs(5);
@@ -89,19 +101,40 @@ fn hand_over(socket: BorrowedFd, operation: Operation) -> Result<(), (Operation,
 }
 
 struct Request<C> {
-    caller: C,
+    /// Who waits for the reply, until when; None for what must be done though nobody waits for it any more.
+    caller: Option<(C, Now)>,
     operation: Operation,
+    subject: Subject,
     since: Now,
-    deadline: Now,
+}
+
+impl<C> Request<C> {
+    fn is_late(&self, now: Now) -> bool {
+        self.caller.as_ref().is_some_and(|(_, deadline)| *deadline <= now)
+    }
+}
+
+struct Work<C> {
+    caller: Option<(C, Now)>,
+    subject: Subject,
+    since: Now,
+}
+
+impl<C> Work<C> {
+    /// When it is given up.
+    fn deadline(&self) -> Now {
+        self.caller.as_ref().map_or(self.since + ABANDONED_LIMIT, |(_, deadline)| *deadline)
+    }
+
+    fn is_slow(&self, now: Now) -> bool {
+        self.since + SLOW <= now
+    }
 }
 
 struct Helper<C> {
     child: Child,
     socket: OwnedFd,
-    /// Who waits for the reply, until when.
-    work: Option<(C, Now)>,
-    /// That work is for a disk.
-    has_disk: bool,
+    work: Option<Work<C>>,
     idle_since: Now,
 }
 
@@ -113,8 +146,11 @@ pub struct Pool<C> {
     waiting: VecDeque<Request<C>>,
     start_not_before: Now,
     replies: VecDeque<(C, Reply)>,
-    /// Told to end.
+    /// Told to end, without work.
     dying: Dying,
+    hanging: Hanging,
+    /// When something was last looked at.
+    now: Now,
     buffer: Vec<u8>,
 }
 
@@ -129,12 +165,14 @@ impl<C> Pool<C> {
             start_not_before: Now::ZERO,
             replies: VecDeque::new(),
             dying: Dying::default(),
+            hanging: Hanging::default(),
+            now: Now::ZERO,
             buffer: Vec::new(),
         }
     }
 
-    /// Has a helper perform an operation; the reply comes by [`Pool::poll_reply`], [`Reply::TimedOut`]
-    /// if there is none before `deadline`.
+    /// Has a helper perform an operation; the reply comes by [`Pool::poll_reply`]: [`Reply::TimedOut`] if there
+    /// is none before `deadline`, [`Reply::Refused`] if a helper hangs at the same device.
     pub fn request(
         &mut self,
         caller: C,
@@ -143,13 +181,36 @@ impl<C> Pool<C> {
         now: Now,
         register: &dyn Register,
     ) {
+        let subject = Subject::of(&operation);
+        let request = Request { caller: Some((caller, deadline)), operation, subject, since: now };
         if deadline <= now {
-            self.replies.push_back((caller, Reply::TimedOut));
+            self.give_up(request, Reply::TimedOut);
         } else if self.waiting.len() >= MAX_WAITING {
-            self.replies.push_back((caller, Reply::Died));
+            self.give_up(request, Reply::Died);
         } else {
-            self.waiting.push_back(Request { caller, operation, since: now, deadline });
+            self.waiting.push_back(request);
             self.assign(now, register);
+        }
+    }
+
+    /// Replies to a request that nobody will work on. Dropping an open disk here would close it, which may wait:
+    /// so what has one waits on, for a helper alone.
+    fn give_up(&mut self, mut request: Request<C>, reply: Reply) {
+        self.replies.extend(request.caller.take().map(|(caller, _)| (caller, reply)));
+        if request.operation.passes().is_some() {
+            self.waiting.push_back(request);
+        }
+    }
+
+    /// Gives up those waiting requests that `over` says, which have a caller.
+    fn give_up_where(&mut self, over: impl Fn(&Self, &Request<C>) -> Option<Reply>) {
+        let count = self.waiting.len();
+        for _ in 0..count {
+            let Some(request) = self.waiting.pop_front() else { return };
+            match over(self, &request).filter(|_| request.caller.is_some()) {
+                Some(reply) => self.give_up(request, reply),
+                None => self.waiting.push_back(request),
+            }
         }
     }
 
@@ -163,9 +224,10 @@ impl<C> Pool<C> {
         !self.replies.is_empty()
     }
 
-    /// Operations running and waiting.
+    /// Operations running and waiting, as far as somebody waits for them.
     pub fn load(&self) -> (usize, usize) {
-        (self.helpers.values().filter(|h| h.work.is_some()).count(), self.waiting.len())
+        let working = self.works().filter(|work| work.caller.is_some()).count();
+        (working, self.waiting.iter().filter(|request| request.caller.is_some()).count())
     }
 
     /// Nothing runs or waits, and all replies were taken.
@@ -173,11 +235,24 @@ impl<C> Pool<C> {
         self.load() == (0, 0) && !self.has_reply()
     }
 
+    /// Helpers that have been at their work for long, and those that hang.
+    pub fn slow(&self) -> Vec<SlowHelper> {
+        let slow = self.helpers.values().filter_map(|helper| {
+            let work = helper.work.as_ref().filter(|work| work.is_slow(self.now))?;
+            Some(SlowHelper::new(&helper.child, &work.subject, work.since, false))
+        });
+        slow.chain(self.hanging.list()).collect()
+    }
+
+    fn works(&self) -> impl Iterator<Item = &Work<C>> {
+        self.helpers.values().filter_map(|helper| helper.work.as_ref())
+    }
+
     /// When the next request gets a helper of its own, if another may be started.
     fn another_at(&self) -> Option<Now> {
         let next = self.waiting.get(self.next_request()?)?;
-        match self.helpers.len() {
-            0 => Some(next.since),
+        match self.helpers.len() - self.works().filter(|work| work.is_slow(self.now)).count() {
+            0 if self.helpers.is_empty() && next.caller.is_some() => Some(next.since),
             n if n < MAX_HELPERS => Some((next.since + PATIENCE).max(self.start_not_before)),
             _ => None,
         }
@@ -185,6 +260,11 @@ impl<C> Pool<C> {
 
     /// Gives waiting requests to idle or new helpers.
     fn assign(&mut self, now: Now, register: &dyn Register) {
+        self.now = now;
+        if self.waiting.is_empty() {
+            return;
+        }
+        self.refuse(now);
         while let Some(next) = self.next_request() {
             let idle = self.helpers.iter().find(|(_, h)| h.work.is_none()).map(|(&id, _)| id);
             let id = match idle {
@@ -197,30 +277,65 @@ impl<C> Pool<C> {
             };
             let Some(request) = self.waiting.remove(next) else { return };
             let Some(helper) = self.helpers.get_mut(&id) else { return };
-            helper.has_disk = request.operation.is_for_disk();
-            match hand_over(helper.socket.as_fd(), request.operation) {
-                Ok(()) => helper.work = Some((request.caller, request.deadline)),
+            let Request { caller, operation, subject, since } = request;
+            match hand_over(helper.socket.as_fd(), operation) {
+                Ok(()) => helper.work = Some(Work { caller, subject, since: now }),
                 Err((operation, error)) => {
                     log::warn!("A helper does not take its work, it is replaced: {error}");
-                    self.end(id);
+                    self.end(id, now);
+                    let request = Request { caller, operation, subject, since };
                     match idle {
                         // It has died since its last work; that is not the fault of the next.
-                        Some(_) => self.waiting.insert(next, Request { operation, ..request }),
+                        Some(_) => self.waiting.insert(next, request),
                         // What cannot be sent to a fresh helper either is not tried for ever.
-                        None => self.replies.push_back((request.caller, Reply::Died)),
+                        None if request.caller.is_some() => self.give_up(request, Reply::Died),
+                        None => return self.waiting.push_back(request),
                     }
                 }
             }
         }
     }
 
-    /// Which request is next: the first, or, when enough helpers work for disks, the first that is not for one.
-    fn next_request(&self) -> Option<usize> {
-        let disks = self.helpers.values().filter(|h| h.work.is_some() && h.has_disk).count();
-        match disks < MAX_DISK_HELPERS {
-            true => (!self.waiting.is_empty()).then_some(0),
-            false => self.waiting.iter().position(|request| !request.operation.is_for_disk()),
+    /// Replies to those whose device does not answer.
+    fn refuse(&mut self, now: Now) {
+        self.hanging.look(now);
+        for for_disks in [false, true] {
+            let is_one = |request: &Request<C>| request.subject.is_for_disk == for_disks;
+            if self.hanging.room(for_disks) == 0 && self.waiting.iter().any(is_one) {
+                self.hanging.say_full(for_disks);
+            }
         }
+        let is_refused = |pool: &Self, request: &Request<C>| {
+            let subject = &request.subject;
+            let refused = pool.hanging.hangs_at(subject.device.as_ref());
+            (refused || pool.hanging.room(subject.is_for_disk) == 0).then_some(Reply::Refused)
+        };
+        if self.waiting.iter().any(|request| is_refused(self, request).is_some()) {
+            self.give_up_where(is_refused);
+        }
+    }
+
+    /// Which request is next: the first whose device nobody works on, and of whose kind not enough helpers work.
+    fn next_request(&self) -> Option<usize> {
+        if self.waiting.is_empty() {
+            return None;
+        }
+        let count = |for_disks, slow| {
+            let of_kind =
+                |work: &&Work<C>| work.subject.is_for_disk == for_disks && work.is_slow(self.now) == slow;
+            self.works().filter(of_kind).count()
+        };
+        let has_room = [false, true].map(|for_disks| {
+            let enough = for_disks && count(true, false) >= MAX_DISK_HELPERS;
+            !enough && count(for_disks, true) < self.hanging.room(for_disks)
+        });
+        self.waiting.iter().position(|request| {
+            let device = &request.subject.device;
+            let is_busy = || !device.is_empty() && self.works().any(|work| work.subject.device == *device);
+            has_room[usize::from(request.subject.is_for_disk)]
+                && !is_busy()
+                && !self.hanging.has(device.as_ref())
+        })
     }
 
     /// No process can be had. Requests wait for a helper that works; with none, they fail.
@@ -228,7 +343,7 @@ impl<C> Pool<C> {
         log::error!("Cannot start a helper: {error}");
         self.start_not_before = now + START_PAUSE;
         if self.helpers.is_empty() {
-            self.replies.extend(self.waiting.drain(..).map(|r| (r.caller, Reply::Died)));
+            self.give_up_where(|_, _| Some(Reply::Died));
         }
     }
 
@@ -239,21 +354,23 @@ impl<C> Pool<C> {
         let id = self.next_id;
         self.next_id += 1;
         let watched = register.watch(socket.as_fd(), id);
-        self.helpers.insert(id, Helper { child, socket, work: None, has_disk: false, idle_since: now });
+        self.helpers.insert(id, Helper { child, socket, work: None, idle_since: now });
         if let Err(error) = watched {
-            self.end(id);
+            self.end(id, now);
             return Err(error);
         }
         Ok(id)
     }
 
-    /// Takes a helper out; the caller has seen to its work.
-    fn end(&mut self, id: u64) {
-        if let Some(helper) = self.helpers.remove(&id) {
-            if let Err(error) = helper.child.signal(libc::SIGKILL) {
-                log::debug!("Cannot kill a helper: {error}");
-            }
-            self.dying.push(helper.child);
+    /// Takes a helper out; who waits for its work gets a reply from the caller of this.
+    fn end(&mut self, id: u64, now: Now) {
+        let Some(helper) = self.helpers.remove(&id) else { return };
+        if let Err(error) = helper.child.signal(libc::SIGKILL) {
+            log::debug!("Cannot kill a helper: {error}");
+        }
+        match helper.work {
+            Some(work) => self.hanging.push(helper.child, work.subject, work.since, now),
+            None => self.dying.push(helper.child),
         }
     }
 
@@ -268,18 +385,18 @@ impl<C> Pool<C> {
                 Ok((received, passed)) if received.len > 0 => Some((&buffer[..received.len], passed)),
                 _ => None,
             };
-            let work = helper.work.take();
             helper.idle_since = now;
-            match (work, received) {
-                (Some((caller, _)), Some((bytes, passed))) => {
-                    self.replies.push_back((caller, Reply::decode(bytes, passed).unwrap_or(Reply::Died)));
+            match (helper.work.take(), received) {
+                (Some(work), Some((bytes, passed))) => {
+                    let reply = Reply::decode(bytes, passed).unwrap_or(Reply::Died);
+                    self.replies.extend(work.caller.map(|(caller, _)| (caller, reply)));
                 }
                 (work, _) => {
-                    if let Some((caller, _)) = work {
-                        log::warn!("A helper died in its work");
-                        self.replies.push_back((caller, Reply::Died));
+                    if let Some(work) = work {
+                        log::warn!("A helper died in its work ({})", work.subject);
+                        self.replies.extend(work.caller.map(|(caller, _)| (caller, Reply::Died)));
                     }
-                    self.end(id);
+                    self.end(id, now);
                 }
             }
         }
@@ -290,43 +407,43 @@ impl<C> Pool<C> {
     /// Ends what is past its deadline and helpers that have nothing to do.
     pub fn on_time(&mut self, now: Now, register: &dyn Register) {
         let over = |h: &Helper<C>| match &h.work {
-            Some((_, deadline)) => *deadline <= now,
+            Some(work) => work.deadline() <= now,
             None => h.idle_since + IDLE_LIMIT <= now,
         };
         let ids: Vec<u64> = self.helpers.iter().filter(|(_, h)| over(h)).map(|(&id, _)| id).collect();
         for id in ids {
-            if let Some((caller, _)) = self.helpers.get_mut(&id).and_then(|h| h.work.take()) {
-                self.replies.push_back((caller, Reply::TimedOut));
-            }
-            self.end(id);
+            let work = self.helpers.get_mut(&id).and_then(|h| h.work.as_mut());
+            let caller = work.and_then(|work| work.caller.take());
+            self.replies.extend(caller.map(|(caller, _)| (caller, Reply::TimedOut)));
+            self.end(id, now);
         }
-        if self.waiting.iter().any(|r| r.deadline <= now) {
-            for request in std::mem::take(&mut self.waiting) {
-                match request.deadline <= now {
-                    true => self.replies.push_back((request.caller, Reply::TimedOut)),
-                    false => self.waiting.push_back(request),
-                }
-            }
+        if self.waiting.iter().any(|request| request.is_late(now)) {
+            self.give_up_where(|_, request| request.is_late(now).then_some(Reply::TimedOut));
         }
         self.dying.reap(now);
+        self.hanging.look(now);
         self.assign(now, register);
     }
 
     /// When to call [`Pool::on_time`] at the latest.
     pub fn timeout(&self) -> Option<Now> {
         let helpers = self.helpers.values().map(|h| match &h.work {
-            Some((_, deadline)) => *deadline,
+            Some(work) => work.deadline(),
             None => h.idle_since + IDLE_LIMIT,
         });
-        let waiting = self.waiting.iter().map(|r| r.deadline);
-        helpers.chain(waiting).chain(self.another_at()).chain(self.dying.timeout()).min()
+        // Then it leaves its place to one that waits.
+        let slow = self.works().filter(|work| !self.waiting.is_empty() && !work.is_slow(self.now));
+        let slow = slow.map(|work| work.since + SLOW);
+        let late = self.waiting.iter().filter_map(|r| r.caller.as_ref().map(|(_, deadline)| *deadline));
+        let killed = [self.another_at(), self.dying.timeout(), self.hanging.timeout()];
+        helpers.chain(slow).chain(late).chain(killed.into_iter().flatten()).min()
     }
 }
 
 impl<C> Drop for Pool<C> {
     fn drop(&mut self) {
         for id in self.helpers.keys().copied().collect::<Vec<_>>() {
-            self.end(id);
+            self.end(id, self.now);
         }
     }
 }
