@@ -20,9 +20,9 @@ impl Subject {
         let (verb, object, device) = match operation {
             Operation::WriteAttr { path, .. } => ("write", path.clone(), folder(path)),
             Operation::WriteSysctl { path, .. } => ("write", path.clone(), path.clone()),
-            Operation::ReadAttr { sys, devpath, name } => {
-                let device: BString = [sys.as_slice(), devpath].concat().into();
-                ("read", [device.as_slice(), b"/", name].concat().into(), device)
+            Operation::ReadAttr { sys, place } => {
+                let device: BString = [sys.as_slice(), &place.devpath].concat().into();
+                ("read", [device.as_slice(), b"/", &place.name].concat().into(), device)
             }
             Operation::ReadFile { path } => ("read", path.clone(), path.clone()),
             Operation::TestFile { path } => ("look for", path.clone(), path.clone()),
@@ -57,13 +57,13 @@ impl std::fmt::Display for Subject {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::world::sysfs::Place;
 
     #[test]
     fn all_that_waits_for_one_device_has_one_name() {
         let read = Subject::of(&Operation::ReadAttr {
             sys: "/sys".into(),
-            devpath: "/devices/x".into(),
-            name: "vpd".into(),
+            place: Place { devpath: "/devices/x".into(), name: "vpd".into() },
         });
         let write =
             Subject::of(&Operation::WriteAttr { path: "/sys/devices/x/state".into(), value: "1".into() });
