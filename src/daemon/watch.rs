@@ -380,6 +380,10 @@ impl Shell {
     /// Watches again what an earlier daemon watched.
     pub(super) fn restore_watches(&mut self) {
         for id in self.world.watches.take_old() {
+            // Its first event did not come to its end.
+            if !self.world.database.has_record(&id) {
+                continue;
+            }
             let device = self.sysfs.device_of_id(&id).and_then(|devpath| self.sysfs.device(&devpath));
             let Some(devnode) = device.and_then(|d| d.devnode) else { continue };
             if let Err(error) = self.world.watches.add_watch(&id, devnode.as_bstr()) {

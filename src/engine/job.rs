@@ -429,7 +429,7 @@ impl Job {
     }
 
     fn read_only(&mut self, config: &EngineConfig) -> Option<Step> {
-        self.phase = Phase::DropWatch;
+        self.phase = Phase::ReadRecord;
         let event = self.event();
         let name = last_component(&event.device.devpath);
         let exempt = ["dm-", "md", "drbd", "loop", "nbd", "zram"];
@@ -441,12 +441,13 @@ impl Job {
             return None;
         }
         let (devnode, devnum) = (event.device.devnode.clone()?, event.device.devnum?);
-        Some(self.perform(Effect::SetReadOnly { devnode, devnum }, Awaiting::Any, Phase::DropWatch))
+        Some(self.perform(Effect::SetReadOnly { devnode, devnum }, Awaiting::Any, Phase::ReadRecord))
     }
 
+    /// Only after the record says that an event is under way: who ends before that event does knows it must be done
+    /// again, and the watch with it.
     fn drop_watch(&mut self) -> Option<Step> {
-        let remove = self.event().action == Action::Remove;
-        self.phase = if remove { Phase::Rules } else { Phase::ReadRecord };
+        self.phase = Phase::Rules;
         self.event().device.devnode.as_ref()?;
         let id = self.id_of_device()?;
         Some(self.perform(Effect::DropWatch { id }, Awaiting::Any, self.phase))
@@ -467,12 +468,12 @@ impl Job {
 
     /// A known device shows in its record that it is being processed.
     fn mark_processing(&mut self) -> Option<Step> {
-        self.phase = Phase::Rules;
+        self.phase = Phase::DropWatch;
         let old = self.event().old.clone()?;
         let id = self.id_of_device()?;
         self.marked = true;
         let effect = rewrite_record(id, with_property(&old, "ID_PROCESSING"));
-        Some(self.perform(effect, Awaiting::Must, Phase::Rules))
+        Some(self.perform(effect, Awaiting::Must, Phase::DropWatch))
     }
 
     fn restore_record(&mut self) -> Option<Step> {
@@ -669,21 +670,26 @@ impl Job {
     }
 
     fn tags(&mut self) -> Option<Step> {
-        self.phase = Phase::Record;
+        // The record comes last, so that it says of nothing that is not there: without programs the watch comes
+        // before it, else it says until then that the event is under way.
+        self.phase = if self.runs() { Phase::Record } else { Phase::Watch };
         if self.event().tags.sticky.is_empty() {
             return None;
         }
         let tags = self.event().tags.sticky.clone();
         let id = self.id_of_device()?;
-        Some(self.perform(Effect::AddTags { id, tags }, Awaiting::Must, Phase::Record))
+        Some(self.perform(Effect::AddTags { id, tags }, Awaiting::Must, self.phase))
     }
 
     /// With entries in the RUN list the record says ID_PROCESSING until they have run.
     fn record_before_run(&mut self, now: Now, config: &EngineConfig) -> Option<Step> {
         self.phase = self.first_run(now, config);
-        let runs = !matches!(self.phase, Phase::Unlock | Phase::Watch);
+        let runs = self.phase != Phase::Unlock;
+        let properties = &mut self.outcome()?.event.properties;
         if runs {
-            self.outcome()?.event.properties.set_stored("ID_PROCESSING", "1");
+            properties.set_stored("ID_PROCESSING", "1");
+        } else {
+            properties.remove("ID_PROCESSING");
         }
         let next = self.phase;
         self.write_own_record(next)
@@ -709,14 +715,14 @@ impl Job {
         Some(self.perform(effect, awaiting, next))
     }
 
+    /// Whether there are programs or builtins to run after the rules.
+    fn runs(&mut self) -> bool {
+        self.failure.is_none() && self.outcome().is_some_and(|outcome| !outcome.run.is_empty())
+    }
+
     /// Where to go once record and symlinks stand.
     fn first_run(&mut self, now: Now, config: &EngineConfig) -> Phase {
-        let failed = self.failure.is_some();
-        match self.outcome() {
-            Some(outcome) if !failed && !outcome.run.is_empty() => self.run_phase(0, now, config),
-            Some(outcome) if outcome.event.action != Action::Remove => Phase::Watch,
-            _ => Phase::Unlock,
-        }
+        if self.runs() { self.run_phase(0, now, config) } else { Phase::Unlock }
     }
 
     /// exec_delay comes before each program, unless it would use up the event's time.
@@ -751,14 +757,14 @@ impl Job {
     }
 
     fn watch(&mut self) -> Option<Step> {
-        self.phase = Phase::FinalRecord;
+        self.phase = if self.runs() { Phase::FinalRecord } else { Phase::Record };
         let outcome = self.outcome()?;
         if outcome.watch != Some(Watch::On) {
             return None;
         }
         let devnode = outcome.event.device.devnode.clone()?;
         let id = self.id_of_device()?;
-        Some(self.perform(Effect::AddWatch { id, devnode }, Awaiting::Any, Phase::FinalRecord))
+        Some(self.perform(Effect::AddWatch { id, devnode }, Awaiting::Any, self.phase))
     }
 
     fn final_record(&mut self) -> Option<Step> {

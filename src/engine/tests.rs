@@ -231,8 +231,8 @@ fn a_new_device_is_recorded_before_it_is_announced() {
     w.settle();
     let expected = [
         "LockDisk",
-        "DropWatch",
         "ReadRecord",
+        "DropWatch",
         "Node",
         "Links",
         "NumberLink",
