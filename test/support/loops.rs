@@ -44,6 +44,18 @@ impl Loop {
         }
     }
 
+    /// Adds it again where it was removed.
+    pub fn add_again(&self) -> io::Result<()> {
+        let number = libc::c_ulong::from(self.number);
+        if unsafe { libc::ioctl(self.control.as_raw_fd(), LOOP_CTL_ADD, number) } < 0 {
+            let error = io::Error::last_os_error();
+            if error.raw_os_error() != Some(libc::EEXIST) {
+                return Err(error);
+            }
+        }
+        self.make_node()
+    }
+
     fn make_node(&self) -> io::Result<()> {
         let path = std::ffi::CString::new(self.node().to_string_lossy().as_bytes())?;
         let device = std::fs::read_to_string(format!("{}/dev", self.syspath()))?;
