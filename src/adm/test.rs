@@ -1,5 +1,7 @@
 //! `test` and `test-builtin`: what the rules, or one builtin, make of a device (interop.md 5.5).
 
+mod json;
+
 use super::trial::{Trial, event_of};
 use super::view::Devices;
 use super::{Json, Out, Outcome, Stop, action_value, ignore_word, json_value, other_option, text_value};
@@ -10,10 +12,10 @@ use crate::rules::ask::BuiltinName;
 use crate::rules::outcome::{Outcome as RulesOutcome, RunItem, Watch};
 use crate::rules::{Answer, Ask};
 use crate::world::Roots;
-use crate::world::sysfs::syspath;
-use bstr::{BStr, BString, ByteSlice};
+use crate::world::accounts::Accounts;
+use bstr::BString;
+use json::Tested;
 use lexopt::{Arg, Parser};
-use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
@@ -118,7 +120,7 @@ pub fn run(parser: &mut Parser, roots: &Roots, out: Out) -> Outcome {
         log::error!("The rules failed: {errno}");
     }
     match options.json {
-        Some(json) => json.write(out, &as_json(&outcome))?,
+        Some(json) => json.write(out, &Tested::new(&outcome, &Accounts::new(roots)))?,
         None => print(&outcome, out)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -187,52 +189,13 @@ fn print(outcome: &RulesOutcome, out: Out) -> Result<(), Stop> {
     Ok(())
 }
 
-fn as_json(outcome: &RulesOutcome) -> Value {
-    let event = &outcome.event;
-    let device = &event.device;
-    let text = |bytes: &[u8]| Value::String(bytes.to_str_lossy().into_owned());
-    let texts = |list: &mut dyn Iterator<Item = &BStr>| Value::Array(list.map(|item| text(item)).collect());
-    let mut object = json!({
-        "path": text(&syspath(&device.devpath)),
-        "name": text(&device.sysname),
-        "tags": texts(&mut event.tags.sticky.iter()),
-        "currentTags": texts(&mut event.tags.current.iter()),
-        "properties": sorted(event).iter().map(|property| text(property)).collect::<Vec<_>>(),
-        "queuedCommands": outcome.run.iter().map(|item| {
-            let (kind, command) = command_of(item);
-            json!({"type": kind, "command": text(command)})
-        }).collect::<Vec<_>>(),
-    });
-    if let Some(id) = device.id() {
-        object["id"] = text(&id.render());
-    }
-    if !device.subsystem.is_empty() {
-        object["subsystem"] = text(&device.subsystem);
-    }
-    if let Some(node) = node_change(outcome) {
-        let links: Vec<Value> =
-            event.links.iter().map(|link| text(&[b"/dev/", link.as_bytes()].concat())).collect();
-        object["node"] = json!({
-            "path": text(&node.devnode),
-            "type": if node.block { "block" } else { "char" },
-            "rdev": {"major": node.devnum.major, "minor": node.devnum.minor},
-            "mode": node.mode.map(|mode| format!("{mode:04o}")),
-            "uid": node.owner,
-            "gid": node.group,
-            "symlinkPriority": outcome.link_priority,
-            "symlinks": links,
-            "inotifyWatch": outcome.watch == Some(Watch::On),
-        });
-    }
-    object
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::world::tree::Tree;
+    use serde_json::{Value, json};
 
-    const RULES: &str = "KERNEL==\"null\", ENV{B}=\"x\", ENV{.H}=\"h\", SYMLINK+=\"foo\", TAG+=\"t1\", \
+    const RULES: &str = "KERNEL==\"null\", ENV{B}=\"x\", ENV{.H}=\"h\", SYMLINK+=\"foo bar\", TAG+=\"t1\", \
         MODE=\"0640\", GROUP=\"6\", OPTIONS+=\"link_priority=5\", OPTIONS+=\"watch\", \
         RUN+=\"/bin/true $name\", RUN{builtin}+=\"kmod load x\"\n\
         KERNEL==\"null\", PROGRAM=\"/bin/echo hi $env{B}\", ENV{RES}=\"%c\", ATTR{power/control}=\"on\"\n\
@@ -245,7 +208,8 @@ mod tests {
             .file("sys/devices/virtual/mem/null/power/control", "auto\n")
             .link("sys/class/mem/null", "../../devices/virtual/mem/null")
             .file("run/udev/data/c1:3", "I:42\nE:OLD=1\nG:old\nQ:old\nV:1\n")
-            .file("etc/udev/rules.d/50.rules", RULES);
+            .file("etc/udev/rules.d/50.rules", RULES)
+            .file("etc/group", "root:x:0:\ndisk:x:6:\n");
         tree
     }
 
@@ -262,7 +226,7 @@ mod tests {
         assert_eq!(outcome, Ok(ExitCode::SUCCESS));
         assert_eq!(
             text,
-            ".H=h\nACTION=add\nB=x\nCURRENT_TAGS=:t1:\nDEVLINKS=/dev/foo\nDEVNAME=/dev/null\n\
+            ".H=h\nACTION=add\nB=x\nCURRENT_TAGS=:t1:\nDEVLINKS=/dev/foo /dev/bar\nDEVNAME=/dev/null\n\
              DEVPATH=/devices/virtual/mem/null\nMAJOR=1\nMINOR=3\nRES=hi x\nSUBSYSTEM=mem\nTAGS=:old:t1:\n\
              USEC_INITIALIZED=42\nrun: 'kmod load x'\nrun: '/bin/true null'\n"
         );
@@ -295,23 +259,47 @@ mod tests {
     fn json_has_node_tags_and_commands() {
         let tree = machine();
         let (_, text) = test(&tree, &["--json=short", "/class/mem/null"]);
-        let object: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(
-            (&object["path"], &object["id"]),
-            (&json!("/sys/devices/virtual/mem/null"), &json!("c1:3"))
+            text,
+            "{\"path\":\"/devices/virtual/mem/null\",\"name\":\"null\",\"id\":\"c1:3\",\"subsystem\":\"mem\",\
+             \"node\":{\"path\":\"/dev/null\",\"type\":\"char\",\"rdev\":{\"major\":1,\"minor\":3},\
+             \"owner\":{\"gid\":6,\"groupName\":\"disk\"},\"mode\":\"0640\",\"symlinkPriority\":5,\
+             \"symlinks\":[\"/dev/bar\",\"/dev/foo\"],\"inotifyWatch\":true},\"tags\":[\"old\",\"t1\"],\
+             \"currentTags\":[\"t1\"],\"properties\":[\".H=h\",\"ACTION=add\",\"B=x\",\"CURRENT_TAGS=:t1:\",\
+             \"DEVLINKS=/dev/foo /dev/bar\",\"DEVNAME=/dev/null\",\"DEVPATH=/devices/virtual/mem/null\",\
+             \"MAJOR=1\",\"MINOR=3\",\"RES=hi x\",\"SUBSYSTEM=mem\",\"TAGS=:old:t1:\",\"USEC_INITIALIZED=42\"],\
+             \"queuedCommands\":[{\"type\":\"builtin\",\"command\":\"kmod load x\"},\
+             {\"type\":\"program\",\"command\":\"/bin/true null\"}]}\n"
         );
-        assert_eq!(
-            object["node"],
-            json!({"path": "/dev/null", "type": "char", "rdev": {"major": 1, "minor": 3}, "mode": "0640",
-                "uid": null, "gid": 6, "symlinkPriority": 5, "symlinks": ["/dev/foo"], "inotifyWatch": true})
-        );
-        assert_eq!((&object["tags"], &object["currentTags"]), (&json!(["old", "t1"]), &json!(["t1"])));
-        assert_eq!(object["properties"][0], ".H=h");
         tree.file("etc/udev/rules.d/50.rules", "GROUP=\"6\"\n");
         let (_, text) = test(&tree, &["--json=short", "/class/mem/null"]);
         let hinted: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(hinted["node"]["mode"], "0660", "a group of its own may write");
-        assert_eq!(object["queuedCommands"][0], json!({"type": "builtin", "command": "kmod load x"}));
+        assert_eq!(hinted["node"]["symlinkPriority"], Value::Null, "there are no symlinks");
+        assert_eq!((&hinted["tags"], &hinted["currentTags"]), (&json!(["old"]), &Value::Null));
+        assert_eq!(hinted["queuedCommands"], Value::Null);
+    }
+
+    #[test]
+    fn json_of_other_devices_has_what_they_have() {
+        let tree = machine();
+        tree.file("sys/devices/virtual/net/eth7/uevent", "INTERFACE=eth7\nIFINDEX=3\n")
+            .link("sys/devices/virtual/net/eth7/subsystem", "../../../../class/net")
+            .file("sys/devices/pnp0/uevent", "")
+            .file("etc/udev/rules.d/50.rules", "SUBSYSTEM==\"net\", NAME=\"new\"\n");
+        let json = |words: &[&str]| test(&tree, &[&["--json=short"], words].concat()).1;
+        let (device, known) = (json(&["/devices/virtual/net/eth7"]), "\"USEC_INITIALIZED=");
+        assert!(device.starts_with(
+            "{\"path\":\"/devices/virtual/net/eth7\",\"name\":\"eth7\",\"number\":7,\"id\":\"n3\",\
+             \"subsystem\":\"net\",\"networkInterface\":{\"index\":3,\"name\":\"new\"},\"properties\":["
+        ));
+        assert!(device.contains(known), "the daemon would note when it saw it first: {device}");
+        assert!(!json(&["-a", "remove", "/devices/virtual/net/eth7"]).contains(known));
+        assert_eq!(
+            json(&["/devices/pnp0"]),
+            "{\"path\":\"/devices/pnp0\",\"name\":\"pnp0\",\"number\":0,\
+             \"properties\":[\"ACTION=add\",\"DEVPATH=/devices/pnp0\"]}\n"
+        );
     }
 
     #[test]

@@ -180,7 +180,10 @@ pub fn event_of(devices: &Devices, devpath: &BStr, action: Action) -> Event {
     if let Some(record) = devices.record(&event.device) {
         event.know_old(Arc::new(record));
     }
-    event.usec_initialized.get_or_insert_with(|| clock::monotonic().as_micros() as u64);
+    // Only what is there, and can have a record, becomes known now.
+    if action != Action::Remove && event.device.id().is_some() {
+        event.usec_initialized.get_or_insert_with(|| clock::monotonic().as_micros() as u64);
+    }
     event
 }
 

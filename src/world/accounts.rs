@@ -4,7 +4,7 @@
 //! must not wait for, and a static executable has none.
 
 use super::Roots;
-use bstr::ByteSlice;
+use bstr::{BString, ByteSlice};
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
@@ -32,6 +32,16 @@ impl Accounts {
     /// The file with the groups.
     pub fn group(&self) -> &Path {
         &self.group
+    }
+
+    /// The name of a user.
+    pub fn user_name(&self, uid: u32) -> Option<BString> {
+        name_of(&read(&self.passwd), uid)
+    }
+
+    /// The name of a group.
+    pub fn group_name(&self, gid: u32) -> Option<BString> {
+        name_of(&read(&self.group), gid)
     }
 
     /// For one load of all rules: each file is read at the first question about it, and no more.
@@ -76,6 +86,15 @@ pub fn find(content: &[u8], name: &[u8]) -> Option<u32> {
     content.lines().find_map(id)
 }
 
+/// First field of the first line whose third is `id`.
+fn name_of(content: &[u8], id: u32) -> Option<BString> {
+    let mut lines = content.lines().map(|line| line.split(|&b| b == b':'));
+    lines.find_map(|mut fields| {
+        let (name, number) = (fields.next()?, fields.nth(1)?);
+        (number.to_str().ok()?.parse() == Ok(id)).then(|| name.into())
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,5 +122,8 @@ mod tests {
         for name in ["odd", "bad", "bob", ""] {
             assert_eq!(find(content, name.as_bytes()), None, "{name}");
         }
+        assert_eq!(name_of(content, 5).unwrap(), "alice");
+        assert_eq!(name_of(content, 0).unwrap(), "root");
+        assert_eq!(name_of(content, 1), None);
     }
 }
