@@ -87,7 +87,8 @@ fn options_that_only_tell_something() {
     for option in ["--coldplug", "--children-max", "--ready-fd", "--rules-dir", "--proc-dir"] {
         assert!(help.contains(option), "{option}");
     }
-    for wrong in [&["--frob"][..], &["-c", "many"], &["-t"], &["--timeout-signal=SIGNOTHING"]] {
+    assert_eq!(output(&["-c", "many", "--timeout-signal=SIGNOTHING", "word", "-V"]).stdout, b"255\n");
+    for wrong in [&["--frob"][..], &["-t"], &["--ready-fd=many"], &["--events=-", "--daemon"]] {
         let output = output(wrong);
         assert_eq!(output.status.code(), Some(1), "{wrong:?}");
         assert!(!output.stderr.is_empty());

@@ -1,6 +1,6 @@
 //! The daemon's command line (interop.md 4.3). Its settings are merged with those of files, of the
-//! environment and of the kernel command line by [`crate::world::config`]; only here is nonsense an
-//! error.
+//! environment and of the kernel command line by [`crate::world::config`]. A bad value of an option that udevd
+//! has too is said and passed over, as udevd does: a machine whose daemon does not start does not boot.
 
 use crate::model::ResolveNames;
 use crate::model::command_line::{LongNames, next_arg};
@@ -78,6 +78,8 @@ pub struct CommandLine {
     pub events: Option<PathBuf>,
     pub record: Option<PathBuf>,
     pub overrides: Overrides,
+    /// What was passed over, for the log.
+    pub messages: Vec<String>,
 }
 
 /// Reads the command line, the name of the program first. The error is for people.
@@ -88,7 +90,7 @@ pub fn parse(args: Vec<OsString>) -> Result<Invocation, String> {
 
 fn parse_options(parser: &mut lexopt::Parser) -> Result<Invocation, lexopt::Error> {
     let mut line = CommandLine::default();
-    let overrides = &mut line.overrides;
+    let (overrides, messages) = (&mut line.overrides, &mut line.messages);
     while let Some(arg) = next_arg(parser, LONG)? {
         match arg {
             Arg::Short('h') | Arg::Long("help") => return Ok(Invocation::Help),
@@ -96,19 +98,25 @@ fn parse_options(parser: &mut lexopt::Parser) -> Result<Invocation, lexopt::Erro
             Arg::Short('d') | Arg::Long("daemon") => line.daemon = true,
             Arg::Short('D') | Arg::Long("debug") => line.debug = true,
             Arg::Short('c') | Arg::Long("children-max") => {
-                overrides.children_max = Some(value(parser, "a number of events", number)?);
+                lenient(parser, &mut overrides.children_max, messages, "a number of events", number)?;
             }
             Arg::Short('e') | Arg::Long("exec-delay") => {
-                overrides.exec_delay = Some(value(parser, "a time", config::parse_time_span)?);
+                lenient(parser, &mut overrides.exec_delay, messages, "a time", config::parse_time_span)?;
             }
             Arg::Short('t') | Arg::Long("event-timeout") => {
-                overrides.event_timeout = Some(value(parser, "a time", config::parse_time_span)?);
+                lenient(parser, &mut overrides.event_timeout, messages, "a time", config::parse_time_span)?;
             }
             Arg::Long("timeout-signal") => {
-                overrides.timeout_signal = Some(value(parser, "a signal", config::parse_signal)?);
+                lenient(parser, &mut overrides.timeout_signal, messages, "a signal", config::parse_signal)?;
             }
             Arg::Short('N') | Arg::Long("resolve-names") => {
-                overrides.resolve_names = Some(value(parser, "early, late or never", ResolveNames::parse)?);
+                lenient(
+                    parser,
+                    &mut overrides.resolve_names,
+                    messages,
+                    "early, late or never",
+                    ResolveNames::parse,
+                )?;
             }
             Arg::Long("ready-fd") => {
                 line.ready_fd = Some(value(parser, "a descriptor", number)?);
@@ -122,6 +130,7 @@ fn parse_options(parser: &mut lexopt::Parser) -> Result<Invocation, lexopt::Erro
             Arg::Long("run-dir") => line.roots.run = directory(parser)?,
             Arg::Long("proc-dir") => line.roots.proc = directory(parser)?,
             Arg::Long("etc-dir") => line.roots.etc = directory(parser)?,
+            Arg::Value(word) => messages.push(format!("the argument {word:?} is ignored")),
             other => return Err(other.unexpected()),
         }
     }
@@ -152,6 +161,22 @@ fn value<T>(
 ) -> Result<T, lexopt::Error> {
     let text = parser.value()?.string()?;
     parse(text.as_bytes()).ok_or_else(|| format!("'{text}' is not {what}").into())
+}
+
+/// The value of an option of udevd; one that makes no sense leaves what was said before, with a message.
+fn lenient<T>(
+    parser: &mut lexopt::Parser,
+    setting: &mut Option<T>,
+    messages: &mut Vec<String>,
+    what: &str,
+    parse: impl Fn(&[u8]) -> Option<T>,
+) -> Result<(), lexopt::Error> {
+    let text = parser.value()?;
+    match parse(text.as_encoded_bytes()) {
+        Some(value) => *setting = Some(value),
+        None => messages.push(format!("{text:?} is not {what}, it is ignored")),
+    }
+    Ok(())
 }
 
 /// An absolute path without a slash at its end.
@@ -211,19 +236,35 @@ mod tests {
             &["--frob"][..],
             &["--d"],
             &["--e=1"],
-            &["-c", "x"],
             &["-c"],
-            &["-N", "sometimes"],
-            &["--timeout-signal=NONE"],
-            &["-t", "5 parsecs"],
             &["--ready-fd=1"],
+            &["--ready-fd=x"],
             &["--coldplug=yes"],
             &["--events=-", "--daemon"],
             &["--events=-", "--coldplug"],
-            &["file"],
         ] {
             assert!(parse_line(args).is_err(), "{args:?}");
         }
+    }
+
+    #[test]
+    fn a_bad_value_of_an_option_of_udevd_is_said_and_passed_over() {
+        for (args, message) in [
+            (&["-c", "x"][..], "\"x\" is not a number of events, it is ignored"),
+            (&["--children-max=-1"], "\"-1\" is not a number of events, it is ignored"),
+            (&["-c", "-V"], "\"-V\" is not a number of events, it is ignored"),
+            (&["-e", ""], "\"\" is not a time, it is ignored"),
+            (&["-t", "5 parsecs"], "\"5 parsecs\" is not a time, it is ignored"),
+            (&["--timeout-signal=NONE"], "\"NONE\" is not a signal, it is ignored"),
+            (&["-N", "sometimes"], "\"sometimes\" is not early, late or never, it is ignored"),
+            (&["file"], "the argument \"file\" is ignored"),
+        ] {
+            let line = line(args);
+            assert_eq!(line.messages, [message], "{args:?}");
+            assert_eq!(line.overrides, Overrides::default(), "{args:?}");
+        }
+        assert_eq!(line(&["-c", "3", "-c", "x"]).overrides.children_max, Some(3));
+        assert_eq!(parse_line(&["-c", "x", "-V"]), Ok(Invocation::Version));
     }
 
     #[test]

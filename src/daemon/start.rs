@@ -77,7 +77,7 @@ pub fn run(line: CommandLine) -> Result<(), Failure> {
     let command_line = kernel_command_line(&line.roots);
     let (settings, messages) = config::load(&line.roots, environment, &line.overrides, &command_line);
     log::set_max_level(settings.log_level);
-    messages.iter().for_each(|message| log::warn!("{message}"));
+    line.messages.iter().chain(&messages).for_each(|message| log::warn!("{message}"));
     signal::reset_actions();
     process::set_umask(0o022);
     // Each disk that is worked on is held open, and there may be thousands.
