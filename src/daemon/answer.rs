@@ -11,6 +11,7 @@ use crate::helper::operations;
 use crate::links::{self, Table};
 use crate::model::{Errno, Event, Now};
 use crate::rules::Ask;
+use crate::sys::clock::monotonic;
 use bstr::BString;
 use log::LevelFilter;
 use std::collections::HashMap;
@@ -23,6 +24,8 @@ pub(super) struct Here<'a> {
     /// A job with a level of its own is served outside, where the level is set.
     pub levels: &'a HashMap<JobId, LevelFilter>,
     pub now: Now,
+    /// Rules go on until then, without a pause.
+    pub until: Now,
     /// What the requests that were taken need first.
     pub needs: Vec<(JobId, Need)>,
 }
@@ -66,6 +69,10 @@ impl AtOnce for Here<'_> {
             Ok(reply) => self.replied(job, reply),
             Err(need) => self.waits(job, task, need),
         }
+    }
+
+    fn has_time(&mut self) -> bool {
+        monotonic() < self.until
     }
 }
 

@@ -39,7 +39,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::time::Duration;
 
-/// How long jobs are worked on in one turn, before sources are looked at again.
+/// How long jobs are worked on in one turn, before sources are looked at again; and how long the rules of one
+/// event go on before they pause.
 const MAX_WORK: Duration = Duration::from_millis(1);
 
 /// Who has asked a helper.
@@ -183,6 +184,7 @@ impl Shell {
             || !self.replies.is_empty()
             || !self.facts.is_empty()
             || self.engine.can_start()
+            || self.engine.can_go_on()
             || self.intake.is_ready()
             || self.children.has_unread()
             || self.helpers.has_reply()
@@ -328,6 +330,12 @@ impl Shell {
             }
             self.drain_replies();
         }
+        // Rules that take long get as much time as all others together.
+        if self.engine.can_go_on() {
+            self.now = monotonic();
+            self.input(Input::GoOn);
+            self.drain_replies();
+        }
     }
 
     /// Answers that needed no waiting, and what they lead to.
@@ -349,6 +357,7 @@ impl Shell {
             recorder: self.recorder.as_mut(),
             levels: &self.job_levels,
             now: self.now,
+            until: self.now + MAX_WORK,
             needs: Vec::new(),
         };
         if matches!(&input, Input::Uevent(uevent) if uevent.subsystem == "bus") {

@@ -115,6 +115,7 @@ fn render_properties(properties: &Properties) -> Value {
 fn render(input: &Input) -> Option<Map<String, Value>> {
     let value = match input {
         Input::Start => json!({"start": true}),
+        Input::GoOn => json!({"go_on": true}),
         Input::Uevent(uevent) => json!({"uevent": render_properties(&uevent.properties)}),
         Input::Answer { job, answer } => json!({"job": job.0, "answer": render_answer(answer)}),
         Input::Performed { job, done } => json!({"job": job.0, "done": render_done(done)}),
@@ -252,6 +253,8 @@ fn parse_input(value: &Value) -> Option<Input> {
         Input::Performed { job: job()?, done: parse_done(done)? }
     } else if has("start") {
         Input::Start
+    } else if has("go_on") {
+        Input::GoOn
     } else if has("ran") {
         Input::Ran { job: job()? }
     } else if let Some(devpath) = value.get("disk_may_be_free") {
@@ -412,6 +415,7 @@ mod tests {
             done(Done::Record(None)),
             done(Done::Record(Some(Arc::new(record)))),
             Input::Start,
+            Input::GoOn,
             Input::Ran { job },
             Input::DiskMayBeFree { devpath: "/devices/x".into() },
             Input::StopQueue,

@@ -12,7 +12,7 @@ use crate::model::effect::{Done, Effect, NodeChange, Sticky};
 use crate::model::event::OrderedSet;
 use crate::model::record::Record;
 use crate::model::{Action, DeviceId, Errno, Event, IfIndex, Now, announcement};
-use crate::rules::eval::{EvalConfig, Evaluation, Note};
+use crate::rules::eval::{EvalConfig, Evaluation, Note, Progress};
 use crate::rules::outcome::{Outcome, RunItem, Watch};
 use crate::rules::specialise::Specialised;
 use crate::rules::{Answer, Ask};
@@ -36,6 +36,8 @@ pub enum Step {
     Tell(Vec<Output>),
     /// Come back at this time.
     WaitUntil(Now),
+    /// Its turn is over: come back now or later.
+    Pause,
     /// A reply is outstanding.
     Waiting,
     /// [`Job::give_rules`] must come first.
@@ -166,6 +168,8 @@ pub struct Job {
     /// A record of what the rules left was written in this event, be it to say that programs run.
     recorded: bool,
     locked: bool,
+    /// The rules pause once what they have to say is told.
+    pauses: bool,
     failure: Option<Errno>,
     log_level: Option<log::LevelFilter>,
 }
@@ -193,6 +197,7 @@ impl Job {
             marked: false,
             recorded: false,
             locked: false,
+            pauses: false,
             failure: None,
             log_level: None,
         }
@@ -510,15 +515,23 @@ impl Job {
             self.stage = Stage::Rules(Box::new(evaluation));
         }
         let Stage::Rules(evaluation) = &mut self.stage else { return None };
-        let is_done = evaluation.finish();
+        if std::mem::take(&mut self.pauses) {
+            return Some(Step::Pause);
+        }
+        let progress = evaluation.go_on();
         let notes = evaluation.take_notes();
         let level = evaluation.log_level();
         if level != self.log_level || !notes.is_empty() {
+            self.pauses = progress == Progress::Pauses;
             return Some(Step::Tell(self.tell(level, notes)));
         }
-        if !is_done {
-            self.awaiting = Awaiting::Answer;
-            return Some(Step::Ask);
+        match progress {
+            Progress::Pauses => return Some(Step::Pause),
+            Progress::Asks => {
+                self.awaiting = Awaiting::Answer;
+                return Some(Step::Ask);
+            }
+            Progress::Done => {}
         }
         let Stage::Rules(evaluation) = std::mem::replace(&mut self.stage, Stage::Moving) else { return None };
         let outcome = evaluation.into_outcome();

@@ -1,7 +1,8 @@
 //! The logic, without I/O: which event may run now ([`queue`]), what comes next in it ([`job`]).
 //!
 //! Contract: after every [`Engine::handle`], drain [`Engine::poll_output`] until None before the
-//! next input; while [`Engine::can_start`], give [`Input::Start`] sooner or later; every [`Output::Ask`],
+//! next input; while [`Engine::can_start`] or [`Engine::can_go_on`], give [`Input::Start`] or [`Input::GoOn`]
+//! sooner or later; every [`Output::Ask`],
 //! [`Output::Perform`] and [`Output::Run`] is replied to exactly once, at once or later; wake up at
 //! [`Engine::poll_timeout`] with [`Input::Tick`].
 //!
@@ -40,6 +41,8 @@ pub enum Input {
     Uevent(Uevent),
     /// The outside has nothing better to do: start one event that may run.
     Start,
+    /// The turn comes to a job whose rules have paused: the one that waits longest goes on.
+    GoOn,
     /// To an [`Output::Ask`].
     Answer {
         job: JobId,
@@ -116,6 +119,11 @@ pub trait AtOnce {
 
     /// Tries another request, in the same way.
     fn attempt(&mut self, event: &Event, request: Output) -> Tried<Output>;
+
+    /// Whether rules that have worked for a while may go on; if not, the job pauses until [`Input::GoOn`].
+    fn has_time(&mut self) -> bool {
+        true
+    }
 }
 
 /// Nobody replies at once.
@@ -197,6 +205,8 @@ pub struct Engine {
     queue: Queue,
     jobs: HashMap<JobId, Box<Job>, BuildFnv>,
     timers: BTreeSet<(Now, JobId)>,
+    /// Jobs whose rules have paused, in the order of their turns.
+    paused: VecDeque<JobId>,
     outputs: VecDeque<Output>,
     counters: Counters,
     next_job: u64,
@@ -221,6 +231,7 @@ impl Engine {
             config,
             jobs: HashMap::default(),
             timers: BTreeSet::new(),
+            paused: VecDeque::new(),
             outputs: VecDeque::new(),
             counters: Counters::default(),
             next_job: 1,
@@ -241,6 +252,11 @@ impl Engine {
         match input {
             Input::Uevent(uevent) => self.insert(uevent, now),
             Input::Start => self.start_one(now, at_once),
+            Input::GoOn => {
+                if let Some(id) = self.paused.pop_front() {
+                    self.drive(id, now, at_once);
+                }
+            }
             Input::Answer { job, answer } => self.reply(job, Reply::Answer(answer), now, at_once),
             Input::Performed { job, done } => self.reply(job, Reply::Done(done), now, at_once),
             Input::Ran { job } => self.reply(job, Reply::Ran, now, at_once),
@@ -380,6 +396,11 @@ impl Engine {
         !self.stopped && !self.exiting && self.jobs.len() < Engine::MAX_JOBS && self.queue.has_ready()
     }
 
+    /// Whether a job has paused: [`Input::GoOn`].
+    pub fn can_go_on(&self) -> bool {
+        !self.paused.is_empty()
+    }
+
     fn start_one(&mut self, now: Now, at_once: &mut dyn AtOnce) {
         if !self.can_start() {
             return;
@@ -428,6 +449,11 @@ impl Engine {
                 }
                 Step::WaitUntil(at) => {
                     self.timers.insert((at, job.id));
+                    return Progress::Stands;
+                }
+                Step::Pause if at_once.has_time() => continue,
+                Step::Pause => {
+                    self.paused.push_back(job.id);
                     return Progress::Stands;
                 }
                 Step::Waiting => return Progress::Stands,

@@ -58,7 +58,7 @@ struct World {
     eager: Option<Random>,
 }
 
-/// Replies at once to some of the requests.
+/// Replies at once to some of the requests, and has time now and then.
 struct Eager<'a>(&'a mut World);
 
 impl AtOnce for Eager<'_> {
@@ -82,6 +82,10 @@ impl AtOnce for Eager<'_> {
             _ => Tried::Replied(self.0.reply(request).0),
         }
     }
+
+    fn has_time(&mut self) -> bool {
+        self.0.eager.as_mut().expect("set by who made this").below(2) == 0
+    }
 }
 
 impl World {
@@ -104,8 +108,13 @@ impl World {
 
     fn input(&mut self, input: Input) {
         self.handle(input);
-        while self.engine.can_start() {
-            self.handle(Input::Start);
+        while self.engine.can_start() || self.engine.can_go_on() {
+            if self.engine.can_start() {
+                self.handle(Input::Start);
+            }
+            if self.engine.can_go_on() {
+                self.handle(Input::GoOn);
+            }
         }
     }
 
@@ -632,4 +641,84 @@ fn actions_that_are_not_remove_take_one_path() {
         w.settle();
         assert_eq!(properties(w.record("b7:0").unwrap()), ["A=1"], "{action}");
     }
+}
+
+/// Has no time ever, and replies to all but programs.
+struct Hurried(Vec<String>);
+
+impl AtOnce for Hurried {
+    fn answer(&mut self, _job: JobId, _event: &Event, _ask: &Ask) -> Tried<()> {
+        Tried::Replied(Reply::Answer(Answer::Attr(Attr::Missing)))
+    }
+
+    fn attempt(&mut self, event: &Event, request: Output) -> Tried<Output> {
+        match request {
+            Output::Perform { effect: Effect::Announce { .. }, .. } => {
+                self.0.push(event.device.devpath.to_string());
+                Tried::Replied(Reply::Done(Done::Ok))
+            }
+            Output::Perform { effect: Effect::ReadRecord { .. }, .. } => {
+                Tried::Replied(Reply::Done(Done::Record(None)))
+            }
+            Output::Perform { .. } => Tried::Replied(Reply::Done(Done::Ok)),
+            other => Tried::Refused(other),
+        }
+    }
+
+    fn has_time(&mut self) -> bool {
+        false
+    }
+}
+
+fn handle(engine: &mut Engine, input: Input, hurried: &mut Hurried) {
+    engine.handle(input, Now::from_secs(1), hurried);
+    while let Some(output) = engine.poll_output() {
+        assert!(matches!(output, Output::Busy(_)), "{output:?}");
+    }
+}
+
+/// Many turns of one event: others are through before it, those of its device wait, and it ends all the same.
+#[test]
+fn rules_that_take_long_pause_and_hold_up_only_their_own_device() {
+    let slow: String =
+        (0..400).map(|n| format!("KERNEL==\"slow\", ATTR{{a{n}}}==\"x\", TAG+=\"t\"\n")).collect();
+    let mut engine = Engine::new(EngineConfig::default(), rules(&slow));
+    let mut hurried = Hurried(Vec::new());
+    for (n, name) in ["slow", "slow", "quick"].into_iter().enumerate() {
+        handle(
+            &mut engine,
+            Input::Uevent(uevent(n as u64 + 1, "change", &format!("/devices/{name}"), &[])),
+            &mut hurried,
+        );
+    }
+    while engine.can_start() {
+        handle(&mut engine, Input::Start, &mut hurried);
+    }
+    assert_eq!(hurried.0, ["/devices/quick"]);
+    assert!(engine.can_go_on() && engine.queue_len() == (1, 1));
+    let mut turns = 0;
+    while engine.can_go_on() || engine.can_start() {
+        assert!(!engine.can_start() || turns > 0);
+        let input = if engine.can_start() { Input::Start } else { Input::GoOn };
+        handle(&mut engine, input, &mut hurried);
+        turns += 1;
+    }
+    assert_eq!(hurried.0, ["/devices/quick", "/devices/slow", "/devices/slow"]);
+    assert!(turns > 10 && engine.is_idle(), "{turns}");
+}
+
+/// An exit waits for a job that has paused, which goes on and ends.
+#[test]
+fn a_job_that_has_paused_is_finished_before_the_exit() {
+    let slow: String = (0..400).map(|n| format!("ATTR{{a{n}}}==\"x\", TAG+=\"t\"\n")).collect();
+    let mut engine = Engine::new(EngineConfig::default(), rules(&slow));
+    let mut hurried = Hurried(Vec::new());
+    handle(&mut engine, Input::Uevent(uevent(1, "change", "/devices/slow", &[])), &mut hurried);
+    handle(&mut engine, Input::Start, &mut hurried);
+    handle(&mut engine, Input::Exit, &mut hurried);
+    assert!(engine.can_go_on() && !engine.has_exited());
+    while engine.can_go_on() {
+        handle(&mut engine, Input::GoOn, &mut hurried);
+    }
+    assert!(engine.has_exited() && hurried.0.len() == 1);
 }

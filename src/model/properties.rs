@@ -475,21 +475,19 @@ mod tests {
         }
     }
 
-    /// A hundred thousand, each set, replaced by something longer, and removed: in steps that do not grow.
+    /// A hundred thousand, each set, replaced by something longer, and removed. Searched for in the array, each
+    /// would take a hundred thousand comparisons: minutes in all.
     #[test]
-    fn a_hundred_thousand_properties_take_no_longer_each_than_a_thousand() {
-        let time = |count: usize| {
-            let names: Vec<String> = (0..count).map(|n| format!("PROPERTY_{n}")).collect();
-            let start = std::time::Instant::now();
-            let mut p = Properties::new();
-            for value in ["1", "a longer one"] {
-                names.iter().for_each(|name| p.set_stored(name, value));
-            }
-            assert_eq!((p.len(), p.get(&names[count / 2]).unwrap()), (count, "a longer one".into()));
-            assert!(names.iter().all(|name| p.remove(name)) && p.is_empty());
-            start.elapsed()
-        };
-        let (few, many) = (time(1000), time(100_000));
-        assert!(many < 100 * 10 * few, "{few:?} for a thousand, {many:?} for a hundred thousand");
+    fn a_hundred_thousand_properties_are_set_replaced_and_removed_at_once() {
+        let count = 100_000;
+        let names: Vec<String> = (0..count).map(|n| format!("PROPERTY_{n}")).collect();
+        let start = std::time::Instant::now();
+        let mut p = Properties::new();
+        for value in ["1", "a longer one"] {
+            names.iter().for_each(|name| p.set_stored(name, value));
+        }
+        assert_eq!((p.len(), p.get(&names[count / 2]).unwrap()), (count, "a longer one".into()));
+        assert!(names.iter().all(|name| p.remove(name)) && p.is_empty());
+        assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
     }
 }

@@ -6,13 +6,17 @@
 //! operation is tried again from its beginning, with one fact more. Only [`Evaluation::commit`] takes
 //! `&mut self`.
 //!
+//! An evaluation also pauses ([`Progress::Pauses`]) after a [`TURN`] of work, wherever it is: between lines, between
+//! answers, within an import. Whoever drives it may then do other things first.
+//!
 //! Must stay true: no operation has an effect before all its facts are in; exactly one question is
-//! open at a time; dropping an evaluation cancels it; the outcome depends on the answers alone.
+//! open at a time; dropping an evaluation cancels it; the outcome depends on the answers alone, not on pauses.
 //! Read rules.md sections 3 to 8 first.
 
 mod assign;
 mod dump;
 mod facts;
+mod import;
 mod matching;
 mod text;
 
@@ -30,6 +34,8 @@ use crate::model::uevent::valid_property;
 use crate::model::{Action, Event, Key, Properties, Tags};
 use bstr::{BStr, BString, ByteSlice};
 use facts::{Facts, Stop, Try};
+use import::Import;
+use std::cell::Cell;
 use std::sync::Arc;
 
 /// What an evaluation needs to know besides its event.
@@ -58,6 +64,26 @@ pub enum Step {
     Done,
 }
 
+/// Where [`Evaluation::go_on`] stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// [`Evaluation::asked`] has the question.
+    Asks,
+    /// Its turn is over; to go on is as right as to do something else first.
+    Pauses,
+    Done,
+}
+
+/// Work between two pauses, in units of about a nanosecond: a byte that is compared, much more for a line or a
+/// question. Nearly all events are through in less.
+pub const TURN: usize = 128 * 1024;
+/// What a line costs: most lines end at their first token.
+const ENTRY: usize = 16;
+/// What a message costs, the logging included.
+const NOTE: usize = 1024;
+/// What a question costs: a read of sysfs if it is answered at once.
+const QUESTION: usize = 4096;
+
 /// One event on its way through the rules.
 #[derive(Clone, Debug)]
 pub struct Evaluation {
@@ -70,6 +96,9 @@ pub struct Evaluation {
     /// The token of that entry's line; None before the line is begun.
     token: Option<usize>,
     open: Option<Ask>,
+    importing: Option<Box<Import>>,
+    /// What is left of the turn. In a cell, for it shrinks while operations are tried.
+    left: Cell<usize>,
     notes: Vec<Note>,
 }
 
@@ -134,10 +163,13 @@ enum Change<'p> {
         text: Option<BString>,
         truncated: bool,
     },
-    /// In order; an empty value removes. `note` is worth saying besides.
-    Import {
-        properties: Vec<(BString, BString)>,
-        note: Option<&'static str>,
+    /// An empty value removes.
+    ImportOne(BString, BString),
+    Import(Import),
+    /// The import of what the operation was answered.
+    ImportAnswer {
+        negate: bool,
+        truncated: bool,
     },
     Builtin(BuiltinName, BuiltinResult),
     Option(OptionToken),
@@ -223,33 +255,52 @@ impl Evaluation {
             present: None,
         };
         let facts = Facts::default();
-        Evaluation { program, config, state, facts, at: 0, token: None, open: None, notes: Vec::new() }
-    }
-
-    /// Goes on until a question is open or all lines are done. Calling it again with a question open
-    /// repeats the question.
-    pub fn run(&mut self) -> Step {
-        match self.finish() {
-            true => Step::Done,
-            false => self.open.clone().map_or(Step::Done, Step::Ask),
+        Evaluation {
+            program,
+            config,
+            state,
+            facts,
+            at: 0,
+            token: None,
+            open: None,
+            importing: None,
+            left: Cell::new(TURN),
+            notes: Vec::new(),
         }
     }
 
-    /// The same without a copy of the question: true when all lines are done, else [`asked`](Self::asked)
-    /// has it.
-    pub fn finish(&mut self) -> bool {
+    /// Goes on until a question is open or all lines are done, without pauses. Calling it again with a question
+    /// open repeats the question.
+    pub fn run(&mut self) -> Step {
+        loop {
+            match self.go_on() {
+                Progress::Pauses => {}
+                Progress::Done => return Step::Done,
+                Progress::Asks => return self.open.clone().map_or(Step::Done, Step::Ask),
+            }
+        }
+    }
+
+    /// Goes on until a question is open, all lines are done or the turn is over; then the next turn begins.
+    pub fn go_on(&mut self) -> Progress {
         if self.open.is_some() {
-            return false;
+            return Progress::Asks;
         }
         let program = self.program.clone();
         while self.state.outcome.failure.is_none() {
             let Some(entry) = program.entry(self.at) else { break };
+            if self.is_turn_over() {
+                self.left.set(TURN);
+                return Progress::Pauses;
+            }
+            self.spend(ENTRY);
             match self.advance(&program, entry) {
                 Ok(()) => {}
                 Err(stop) => match *stop {
                     Stop::Ask(ask) => {
                         self.open = Some(ask);
-                        return false;
+                        self.spend(QUESTION);
+                        return Progress::Asks;
                     }
                     Stop::Fail(errno, what) => {
                         self.note(log::Level::Error, format_args!("{what}; the event fails"));
@@ -258,7 +309,21 @@ impl Evaluation {
                 },
             }
         }
-        true
+        Progress::Done
+    }
+
+    fn spend(&self, units: usize) {
+        self.left.set(self.left.get().saturating_sub(units));
+    }
+
+    /// What is left of the turn is no more than this.
+    #[cfg(test)]
+    fn shorten_turn(&self, units: usize) {
+        self.left.set(self.left.get().min(units));
+    }
+
+    fn is_turn_over(&self) -> bool {
+        self.left.get() == 0
     }
 
     /// Answers the open question. Without one there is nothing to answer, and nothing happens.
@@ -353,9 +418,16 @@ impl Evaluation {
             let holds = match token {
                 Token::Match(m) => self.matches(m)?,
                 _ => {
-                    let tried = self.attempt(token)?;
+                    let tried = match self.importing {
+                        None => self.attempt(token)?,
+                        Some(_) => Tried { holds: true, change: Change::Nothing },
+                    };
                     self.commit(tried.change);
-                    tried.holds
+                    match self.import_on() {
+                        Some(imported) => imported,
+                        None if self.importing.is_some() => return Ok(()),
+                        None => tried.holds,
+                    }
                 }
             };
             self.facts.forget_operation();
@@ -413,7 +485,16 @@ impl Evaluation {
             Some(&(when, hash)) if when == now => hash,
             _ => {
                 let key = program.subjects().get(subject as usize);
-                let hash = key.map_or(0, |key| value_hash(self.plain_env(key)));
+                let hash = match key.map(|key| self.plain_env(key)) {
+                    // No literal is as long, and no hash is 0.
+                    Some(value) if value.len() <= super::lex::MAX_LINE => {
+                        if value.len() >= ENTRY {
+                            self.spend(value.len());
+                        }
+                        value_hash(value)
+                    }
+                    _ => 0,
+                };
                 if let Some(known) = self.state.values.get_mut(subject as usize) {
                     *known = (now, hash);
                 }
@@ -500,13 +581,14 @@ impl Evaluation {
                     );
                 }
             }
-            Change::Import { properties, note } => {
-                if let Some(note) = note {
-                    self.note(log::Level::Warn, format_args!("{note}"));
+            Change::ImportOne(name, value) => self.set_property(&name, &value),
+            Change::Import(import) => self.importing = Some(Box::new(import)),
+            Change::ImportAnswer { negate, truncated } => {
+                if truncated {
+                    let text = format_args!("the output of the program is too long, its end is lost");
+                    self.note(log::Level::Warn, text);
                 }
-                for (name, value) in properties {
-                    self.set_property(&name, value);
-                }
+                self.importing = Some(Box::new(Import::of_answer(self.facts.take_operation(), negate)));
             }
             Change::Builtin(builtin, result) => self.commit_builtin(builtin, result),
             Change::Option(option) => self.commit_option(option),
@@ -543,7 +625,7 @@ impl Evaluation {
                 }
             }
             Change::Unset(key) => self.remove_property(key.name()),
-            Change::Env(key, Text::Value(value)) => self.set_property(key.name(), value),
+            Change::Env(key, Text::Value(value)) => self.set_property(key.name(), &value),
             Change::Env(key, Text::TooLong) => {
                 self.note(log::Level::Warn, format_args!("ENV{{{}}}: too long, ignored", key.name()));
             }
@@ -580,7 +662,7 @@ impl Evaluation {
         }
         for (name, value) in result.properties {
             match value {
-                Some(value) => self.set_property(&name, value),
+                Some(value) => self.set_property(&name, &value),
                 None => self.remove_property(&name),
             }
         }
@@ -669,10 +751,10 @@ impl Evaluation {
     }
 
     /// Sets a property; an empty value removes it (262), an invalid one is left out with a note.
-    fn set_property(&mut self, name: &[u8], value: BString) {
+    fn set_property(&mut self, name: &[u8], value: &[u8]) {
         if value.is_empty() {
             self.remove_property(name);
-        } else if valid_property(name, &value) {
+        } else if valid_property(name, value) {
             self.state.property_changes += 1;
             let keeps = self.keeps_replaced(name);
             let State { outcome, replaced, .. } = &mut self.state;
@@ -682,7 +764,7 @@ impl Evaluation {
                 }
             });
         } else {
-            let name = name.as_bstr();
+            let (name, value) = (name.as_bstr(), value.as_bstr());
             self.note(
                 log::Level::Error,
                 format_args!("property {name:?}={value:?} cannot be stored, ignored"),
@@ -711,6 +793,7 @@ impl Evaluation {
     }
 
     fn note(&mut self, level: log::Level, what: std::fmt::Arguments<'_>) {
+        self.spend(NOTE);
         let (file, line) = self.position();
         let text = format!("{}:{line}: {what}", self.file(file));
         self.notes.push(Note { level, text });

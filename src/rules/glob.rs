@@ -543,11 +543,12 @@ mod tests {
         assert_eq!(Glob::new(b"ab[c]d", false).literal_prefix(), "ab");
     }
 
-    /// Patterns that go back as far as they can, against text of one byte: what takes sixteen times as long a text
-    /// sixteen times as long may take, and no more than a few times that.
+    /// Patterns that go back as far as they can, against half a mebibyte of one byte: to go back each time would
+    /// take a thousand million steps, even half a minute where it is quadratic in the pattern only.
     #[test]
     fn matching_takes_time_linear_in_the_text() {
         let a = |n: usize| "a".repeat(n);
+        let text = a(512 * 1024).into_bytes();
         for pattern in [
             format!("*{}b", a(2000)),
             format!("*{}?b", a(2000)),
@@ -563,20 +564,10 @@ mod tests {
         ] {
             for ignore_case in [false, true] {
                 let glob = Glob::new(pattern.as_bytes(), ignore_case);
-                let time = |length: usize| {
-                    let text = "a".repeat(length);
-                    let times = (0..3).map(|_| {
-                        let start = std::time::Instant::now();
-                        assert!(!glob.matches(text.as_bytes()), "{pattern}");
-                        start.elapsed()
-                    });
-                    times.min().expect("three")
-                };
-                let (short, long) = (time(4096), time(16 * 4096));
-                assert!(
-                    long < 4 * 16 * short.max(std::time::Duration::from_micros(50)),
-                    "{pattern}: {short:?}, {long:?}"
-                );
+                let start = std::time::Instant::now();
+                assert!(!glob.matches(&text), "{pattern}");
+                let took = start.elapsed();
+                assert!(took.as_secs() < 5, "{took:?}: {pattern}");
             }
         }
     }

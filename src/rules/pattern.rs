@@ -67,6 +67,16 @@ impl Pattern {
         self.alternatives.iter().any(|a| a.matches(subject, self.ignore_case))
     }
 
+    /// What it costs to compare with a subject of so many bytes: about as many nanoseconds, in the worst case a few
+    /// times that.
+    pub fn cost(&self, length: usize) -> usize {
+        let of = |alternative: &Alternative| match alternative {
+            Alternative::Glob(_) => 4 * length,
+            _ => 8 + length / 8,
+        };
+        self.alternatives.iter().map(of).sum()
+    }
+
     /// The value, if the pattern is one literal that is compared byte for byte.
     pub fn as_literal(&self) -> Option<&BString> {
         match self.alternatives.as_slice() {

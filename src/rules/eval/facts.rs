@@ -146,6 +146,11 @@ impl Facts {
         self.operation = None;
     }
 
+    /// The answer of the current operation, to have it without a copy. It counts as not asked afterwards.
+    pub fn take_operation(&mut self) -> Option<Answer> {
+        self.operation.take()
+    }
+
     /// An attribute was written: any name may lead to it (`..`, `*`, `[sub/dev]`), and the kernel may
     /// have stored something else than was written, so all are read again when asked for.
     pub fn forget_attrs(&mut self) {
@@ -168,6 +173,14 @@ impl Facts {
     pub fn parent_state(&self, n: u16) -> Try<&ParentState> {
         match self.states.get(usize::from(n)) {
             Some(Some(state)) => Ok(state),
+            _ => ask(Ask::ParentState(n)),
+        }
+    }
+
+    /// The same, to keep.
+    pub fn shared_parent_state(&self, n: u16) -> Try<Arc<ParentState>> {
+        match self.states.get(usize::from(n)) {
+            Some(Some(state)) => Ok(state.clone()),
             _ => ask(Ask::ParentState(n)),
         }
     }

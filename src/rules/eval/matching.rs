@@ -1,7 +1,8 @@
 //! Matches: comparisons with the device, its parents, files, programs, imports (rules.md 3, 4).
 
 use super::facts::{Try, fail};
-use super::text::{parse_properties, sysctl_name, whole_lines};
+use super::import::Import;
+use super::text::sysctl_name;
 use super::{Change, Evaluation, Tried, does, holds};
 use crate::model::command::kernel_value;
 use crate::model::event::{OrderedSet, render_tags};
@@ -23,6 +24,9 @@ pub(super) const PATH: usize = 1024;
 /// ATTR and SYSCTL values, ENV, OWNER, GROUP, MODE, substituted attribute names, `$attr` values.
 pub(super) const VALUE: usize = 512;
 
+/// Bytes of a text from which on it takes its share of the turn. What is shorter counts with its line.
+const LONG: usize = 512;
+
 /// What an operation has forgotten by the time its text is substituted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Forgotten {
@@ -38,20 +42,41 @@ impl Evaluation {
     pub(super) fn matches(&self, m: &Match) -> Try<bool> {
         let event = self.event();
         let matched = match &m.subject {
-            MatchKey::Symlink => matches_set(&m.pattern, &event.links),
-            MatchKey::Tag => matches_set(&m.pattern, &event.tags.current),
+            MatchKey::Symlink => self.matches_set(&m.pattern, &event.links),
+            MatchKey::Tag => self.matches_set(&m.pattern, &event.tags.current),
             MatchKey::Subsystem { any_class } => {
                 matches_subsystem(&m.pattern, *any_class, &event.device.subsystem)
             }
             MatchKey::Sysctl(name) => return self.matches_sysctl(name, &m.pattern, m.negate),
             // What long lists of rules ask most.
-            MatchKey::Env(key) if !key.is_derived() => m.pattern.matches(self.plain_env(key)),
+            MatchKey::Env(key) if !key.is_derived() => self.compare(&m.pattern, self.plain_env(key)),
             _ => match self.subject(m)? {
-                Some(value) => m.pattern.matches(&value),
+                Some(value) => self.compare(&m.pattern, &value),
                 None => return Ok(false),
             },
         };
         Ok(matched != m.negate)
+    }
+
+    /// Whether some element matches. `?*` was turned around when rules were loaded, hence the traps of
+    /// rules.md 3.3.
+    fn matches_set(&self, pattern: &Pattern, set: &OrderedSet) -> bool {
+        let plain = !pattern.ignore_case;
+        pattern.alternatives.iter().any(|alternative| match alternative {
+            Alternative::Literal(text) if plain => set.contains(text),
+            _ => {
+                self.spend(set.len() * LONG);
+                set.iter().any(|element| pattern.matches(element))
+            }
+        })
+    }
+
+    /// Whether the pattern matches; a long value takes its share of the turn.
+    fn compare(&self, pattern: &Pattern, value: &[u8]) -> bool {
+        if value.len() >= LONG {
+            self.spend(pattern.cost(value.len()));
+        }
+        pattern.matches(value)
     }
 
     /// The value that a match compares; None if the match is false whatever its operator. Not for
@@ -117,7 +142,7 @@ impl Evaluation {
         };
         let what = format!("kernel parameter {path}");
         let value = self.facts.text(&what, || Ask::Sysctl { name: path })?;
-        Ok(pattern.matches(trim(value.unwrap_or_default())) != negate)
+        Ok(self.compare(pattern, trim(value.unwrap_or_default())) != negate)
     }
 
     /// Tries any token but a [`Token::Match`].
@@ -166,6 +191,7 @@ impl Evaluation {
             return Ok(Some(found));
         }
         let count = u16::try_from(self.facts.parents()?.len()).unwrap_or(u16::MAX - 1);
+        self.spend(usize::from(count) * super::ENTRY);
         for device in 1..=count {
             if let Some(found) = visit(device)? {
                 return Ok(Some(found));
@@ -188,9 +214,9 @@ impl Evaluation {
             ParentKey::Kernel => m.pattern.matches(self.sysname_of(device)?),
             ParentKey::Subsystem => m.pattern.matches(self.subsystem_of(device)?),
             ParentKey::Driver => m.pattern.matches(self.driver_of(device)?),
-            ParentKey::Tag => matches_set(&m.pattern, self.tags_of(device)?),
+            ParentKey::Tag => self.matches_set(&m.pattern, self.tags_of(device)?),
             ParentKey::Attr(name) => match self.attr_of(device, name)? {
-                Some(value) => m.pattern.matches(attr_subject(value, &m.pattern)),
+                Some(value) => self.compare(&m.pattern, attr_subject(value, &m.pattern)),
                 None => return Ok(false),
             },
         };
@@ -277,7 +303,12 @@ impl Evaluation {
         forgotten: Forgotten,
     ) -> Try<Option<Cow<'t, BStr>>> {
         match template.expand(limit, false, |subst| self.value(subst, forgotten))? {
-            Expansion::Text(text) => Ok(Some(text)),
+            Expansion::Text(text) => {
+                if text.len() >= LONG {
+                    self.spend(text.len());
+                }
+                Ok(Some(text))
+            }
             Expansion::TooLong => Ok(None),
         }
     }
@@ -368,11 +399,7 @@ impl Evaluation {
         }
         match self.facts.text(&path.to_str_lossy(), || Ask::File { path: path.clone().into_owned() })? {
             None => holds(negate),
-            Some(content) => {
-                let (properties, complete) = parse_properties(content);
-                let note = (!complete).then_some("a line of the file is too long, the rest is left out");
-                Ok(Tried { holds: complete != negate, change: Change::Import { properties, note } })
-            }
+            Some(_) => does(Change::ImportAnswer { negate, truncated: false }),
         }
     }
 
@@ -382,12 +409,7 @@ impl Evaluation {
             return holds(negate);
         }
         match self.facts.exit(&command)? {
-            Some(exit) if exit.success => {
-                let output = if exit.truncated { whole_lines(&exit.output) } else { &exit.output };
-                let (properties, _) = parse_properties(output);
-                let note = exit.truncated.then_some("the output of the program is too long, its end is lost");
-                Ok(Tried { holds: !negate, change: Change::Import { properties, note } })
-            }
+            Some(exit) if exit.success => does(Change::ImportAnswer { negate, truncated: exit.truncated }),
             _ => holds(negate),
         }
     }
@@ -441,38 +463,17 @@ impl Evaluation {
         if self.facts.parents()?.is_empty() {
             return holds(negate);
         }
+        let state = self.facts.shared_parent_state(0)?;
         let glob = Glob::new(&pattern, false);
-        let properties: Vec<_> = self
-            .facts
-            .parent_state(0)?
-            .properties
-            .iter()
-            .filter(|p| !p.name.starts_with(b".") && glob.matches(p.name))
-            .map(|p| (p.name.to_owned(), p.value.to_owned()))
-            .collect();
-        let imported = !properties.is_empty();
-        Ok(Tried { holds: imported != negate, change: Change::Import { properties, note: None } })
+        does(Change::Import(Import::Parent { state, glob, next: 0, found: false, negate }))
     }
 }
 
 fn import_one<'p>(negate: bool, name: &BStr, value: Option<BString>) -> Tried<'p> {
     match value {
         None => Tried { holds: negate, change: Change::Nothing },
-        Some(value) => {
-            let change = Change::Import { properties: vec![(name.into(), value)], note: None };
-            Tried { holds: !negate, change }
-        }
+        Some(value) => Tried { holds: !negate, change: Change::ImportOne(name.into(), value) },
     }
-}
-
-/// Whether some element matches. `?*` was turned around when rules were loaded, hence the traps of
-/// rules.md 3.3.
-fn matches_set(pattern: &Pattern, set: &OrderedSet) -> bool {
-    let plain = !pattern.ignore_case;
-    pattern.alternatives.iter().any(|alternative| match alternative {
-        Alternative::Literal(text) if plain => set.contains(text),
-        _ => set.iter().any(|element| pattern.matches(element)),
-    })
 }
 
 /// An attribute as its pattern compares it (rules.md 3.4).

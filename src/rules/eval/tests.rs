@@ -1,14 +1,15 @@
-//! The evaluator on a world in memory. Every evaluation of these tests is run in three ways that must
-//! agree: plain, specialised, and cloned at each question.
+//! The evaluator on a world in memory. Every evaluation of these tests is run in four ways that must
+//! agree: plain, specialised, cloned at each question, and with a pause after each step.
 
 mod open_cases;
+mod pauses;
 mod random;
 mod situations;
 
 use crate::model::{Action, Event, ResolveNames};
 use crate::rules::ask::Ask;
 use crate::rules::compile::{Accounts, CompileOptions, SourceFile, compile};
-use crate::rules::eval::{EvalConfig, Evaluation, Note, Step};
+use crate::rules::eval::{EvalConfig, Evaluation, Note, Progress, Step};
 use crate::rules::memory_world::{MemoryDevice, MemoryWorld};
 use crate::rules::outcome::{Outcome, RunItem};
 use crate::rules::program::RuleSet;
@@ -38,6 +39,24 @@ fn summary(outcome: &Outcome) -> String {
         outcome.alt_names,
         outcome.failure,
     )
+}
+
+/// Goes on to the end with the shortest turns: a pause after each step.
+fn finish_in_steps(mut evaluation: Evaluation, world: &mut MemoryWorld) -> (Outcome, Vec<Note>) {
+    loop {
+        evaluation.shorten_turn(1);
+        match evaluation.go_on() {
+            Progress::Pauses => {}
+            Progress::Done => break,
+            Progress::Asks => {
+                let ask = evaluation.asked().expect("it asks").clone();
+                let answer = world.answer(evaluation.event(), &ask);
+                evaluation.answer(answer);
+            }
+        }
+    }
+    let notes = evaluation.take_notes();
+    (*evaluation.into_outcome(), notes)
 }
 
 /// Goes on to the end. With `fork`, clones at each question; every clone must come to the same end
@@ -73,9 +92,12 @@ fn evaluate_all_ways(
     let kind = Kind::of(event);
     let plain = Arc::new(Specialised::plain(rules.clone(), kind));
     let folded = Arc::new(Specialised::new(rules, kind));
-    let mut other = world.clone();
+    let (mut other, mut third) = (world.clone(), world.clone());
     let start = |program| Evaluation::start(program, event.clone(), config.clone());
     let (expected, expected_notes) = finish(start(plain), &mut other, false);
+    let (paused, paused_notes) = finish_in_steps(start(folded.clone()), &mut third);
+    assert_eq!(summary(&paused), summary(&expected), "with pauses against plain");
+    assert_eq!(paused_notes, expected_notes, "with pauses against plain");
     let (outcome, notes) = finish(start(folded), world, true);
     assert_eq!(summary(&outcome), summary(&expected), "specialised against plain");
     assert_eq!(notes, expected_notes, "specialised against plain");

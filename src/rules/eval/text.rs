@@ -7,22 +7,25 @@ use bstr::{BString, ByteSlice};
 /// Longest line of an imported file (rules.md section 4); reading stops at a longer one.
 const MAX_LINE: usize = 1 << 20;
 
-/// The properties in the output of a program or in a file, in order, empty values included
-/// (rules.md section 4); false if a line was too long to go on.
-pub(super) fn parse_properties(text: &[u8]) -> (Vec<(BString, BString)>, bool) {
-    let mut properties = Vec::new();
-    for line in text.split(|b| matches!(b, b'\n' | b'\r' | 0)) {
-        if line.len() > MAX_LINE {
-            return (properties, false);
-        }
-        if let Some((name, value)) = parse_property(line) {
-            properties.push((name.into(), value.into()));
-        }
-    }
-    (properties, true)
+/// See [`next_line`].
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Line<'t> {
+    Some(&'t [u8]),
+    /// Reading ends here.
+    TooLong,
+    None,
 }
 
-fn parse_property(line: &[u8]) -> Option<(&[u8], &[u8])> {
+/// The line of a program's output or a file that begins at `at`, which is then where the next one begins.
+pub(super) fn next_line<'t>(text: &'t [u8], at: &mut usize) -> Line<'t> {
+    let Some(rest) = text.get(*at..) else { return Line::None };
+    let line = rest.find_byteset(b"\n\r\0").map_or(rest, |end| &rest[..end]);
+    *at += line.len() + 1;
+    if line.len() > MAX_LINE { Line::TooLong } else { Line::Some(line) }
+}
+
+/// The property that such a line sets, an empty value included (rules.md section 4).
+pub(super) fn parse_property(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let line = trim(line);
     if line.starts_with(b"#") {
         return None;
@@ -88,13 +91,25 @@ pub(super) fn sysctl_name(name: &[u8]) -> Option<BString> {
 mod tests {
     use super::*;
 
+    /// All properties, and why reading ended.
+    fn properties(text: &[u8]) -> (Vec<(BString, BString)>, Line<'static>) {
+        let (mut at, mut all) = (0, Vec::new());
+        loop {
+            match next_line(text, &mut at) {
+                Line::Some(line) => all.extend(parse_property(line).map(|(a, b)| (a.into(), b.into()))),
+                Line::TooLong => return (all, Line::TooLong),
+                Line::None => return (all, Line::None),
+            }
+        }
+    }
+
     #[test]
     fn lines_of_programs_and_files() {
         let text = b"  A=1\n#B=2\n C = two words \r\nD=\n=5\nnonsense\nE=\"quoted \"\nF='x\nG=\"\nH=\"\"\nI=a\\x20b=c\n\n # J=1";
         let expected = [("A", "1"), ("C", "two words"), ("E", "quoted "), ("H", ""), ("I", "a\\x20b=c")];
         let expected: Vec<(BString, BString)> =
             expected.iter().map(|(a, b)| ((*a).into(), (*b).into())).collect();
-        assert_eq!(parse_properties(text), (expected, true));
+        assert_eq!(properties(text), (expected, Line::None));
     }
 
     #[test]
@@ -102,7 +117,7 @@ mod tests {
         let mut text = b"A=1\nB=".to_vec();
         text.resize((1 << 20) + 10, b'x');
         text.extend_from_slice(b"\nC=1");
-        assert_eq!(parse_properties(&text), (vec![("A".into(), "1".into())], false));
+        assert_eq!(properties(&text), (vec![("A".into(), "1".into())], Line::TooLong));
     }
 
     #[test]
