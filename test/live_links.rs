@@ -140,9 +140,9 @@ fn after_an_overrun_with_thousands_of_messages_waiting_all_rows_are_the_kernels(
         let mut live = Live::start(MTU_RULE);
         assert_eq!(tool("status")["link_overruns"], 0);
         stop(&live);
-        // Room for some thousand messages.
-        set_receive_buffer(&link_socket(&live), 4 << 20);
-        change_pairs(PAIRS, 40);
+        // Room for some 10,000 messages: more than a turn reads.
+        set_receive_buffer(&link_socket(&live), 12 << 20);
+        change_pairs(PAIRS, 80);
         ip("link del a7");
         ip("link set a8 name renamed8");
         ip("link set a9 mtu 1399");
@@ -284,7 +284,9 @@ fn what_a_killed_helper_was_at_is_done_by_the_next_and_told_as_it_is() {
         quiet();
         ip("link add l0 type veth peer name p0");
         std::fs::write("/sys/class/net/p0/netdev_group", "77").expect("sets the group");
-        let rules = format!("{RENAME_RULE}SUBSYSTEM==\"net\", ENV{{GROUP}}=\"$attr{{netdev_group}}\"\n");
+        let rules = format!(
+            "{RENAME_RULE}ACTION==\"change\", SUBSYSTEM==\"net\", ENV{{GROUP}}=\"$attr{{netdev_group}}\"\n"
+        );
         let mut live = Live::start(&rules);
         for what in ["a rename", "a question"] {
             let Some(held) = hold() else { return live.stop() };
@@ -303,6 +305,7 @@ fn what_a_killed_helper_was_at_is_done_by_the_next_and_told_as_it_is() {
                 }
                 _ => assert_eq!(live.announced("change", &format!("{NET}/p0")).get("GROUP"), "77"),
             }
+            assert_ne!(state_of(helper), Some('S'), "it was killed");
         }
         live.stop();
     });

@@ -61,8 +61,8 @@ pub struct Parked {
     pub job: JobId,
     /// Ask the kernel at this time, if nothing came until then; None: it was asked.
     request_at: Option<Now>,
-    /// Only a row that was asked for will do.
-    wants_reply: bool,
+    /// Only the row that was asked for under this ticket will do, or a later one.
+    ticket: Option<u64>,
 }
 
 /// What reading brought.
@@ -97,6 +97,8 @@ pub struct Links {
     /// What the helper's socket had no room for.
     outgoing: Option<Vec<u8>>,
     parked: HashMap<IfIndex, Vec<Parked>, BuildFnv>,
+    /// The last one that was given out.
+    ticket: u64,
     /// Jobs that go on when the socket was read to its end.
     behind: Vec<JobId>,
     batch: Batch,
@@ -130,6 +132,7 @@ impl Links {
             next_helper: 0,
             outgoing: None,
             parked: HashMap::default(),
+            ticket: 0,
             behind: Vec::new(),
             batch: Batch::new(NOTIFICATION),
             buffer: vec![0; DATAGRAM_MAX],
@@ -174,7 +177,7 @@ impl Links {
     /// A job needs a link that the table does not know: told when the table hears of it, or when the
     /// kernel has answered a request that is made after 5 ms.
     pub fn park(&mut self, job: JobId, ifindex: IfIndex, now: Now) {
-        let parked = Parked { job, request_at: Some(now + PATIENCE), wants_reply: false };
+        let parked = Parked { job, request_at: Some(now + PATIENCE), ticket: None };
         self.parked.entry(ifindex).or_default().push(parked);
     }
 
@@ -186,8 +189,15 @@ impl Links {
     /// A job needs the row as it is now: the kernel is asked at once, and the job is told when it has
     /// answered.
     pub fn refresh(&mut self, job: JobId, ifindex: IfIndex, statistics: bool, now: Now) {
-        self.parked.entry(ifindex).or_default().push(Parked { job, request_at: None, wants_reply: true });
-        self.exchange.ask(Errand::Link { ifindex, statistics }, now + REQUEST_LIMIT);
+        let ticket = self.ask_link(ifindex, statistics, now);
+        self.parked.entry(ifindex).or_default().push(Parked { job, request_at: None, ticket: Some(ticket) });
+    }
+
+    fn ask_link(&mut self, ifindex: IfIndex, statistics: bool, now: Now) -> u64 {
+        self.ticket += 1;
+        let ticket = self.ticket;
+        self.exchange.ask(Errand::Link { ifindex, statistics, ticket }, now + REQUEST_LIMIT);
+        ticket
     }
 
     /// Has the helper send a request; its sequence number is filled in. Its reply comes with [`Answered`], at the
@@ -369,27 +379,31 @@ impl Links {
         self.exchange.hold_death();
     }
 
-    /// Tells jobs what the exchange has brought. Those that want a fresh row wait for the reply.
+    /// Tells jobs what the exchange has brought. Those that want a fresh row wait for the reply to their own
+    /// request: one that was asked before may be older than what they want to know.
     fn collect(&mut self, now: Now, answered: &mut Answered) {
         for change in self.exchange.take_changes() {
-            let Some(parked) = self.parked.get_mut(&change.ifindex) else { continue };
-            answered.heard.extend(parked.extract_if(.., |p| !p.wants_reply).map(|p| p.job));
-            if parked.is_empty() {
-                self.parked.remove(&change.ifindex);
-            }
+            self.release(change.ifindex, 0, answered);
         }
         for ended in self.exchange.take_ended() {
             match ended {
                 Ended::Dump { good, result } => self.dump_ended(good, result, now),
-                Ended::Link(ifindex) => {
-                    let parked = self.parked.remove(&ifindex).unwrap_or_default();
-                    answered.heard.extend(parked.into_iter().map(|p| p.job));
-                }
+                Ended::Link { ifindex, ticket } => self.release(ifindex, ticket, answered),
                 Ended::Message(RtnlFor::Job(job), reply) => answered.replies.push((job, reply)),
                 Ended::Message(RtnlFor::Driver(job), reply) => {
                     answered.drivers.push((job, reply.result.map(|()| reply.text)));
                 }
             }
+        }
+    }
+
+    /// Jobs that wait for this link, up to those with this ticket.
+    fn release(&mut self, ifindex: IfIndex, ticket: u64, answered: &mut Answered) {
+        let Some(parked) = self.parked.get_mut(&ifindex) else { return };
+        let heard = parked.extract_if(.., |p| p.ticket.is_none_or(|wanted| wanted <= ticket));
+        answered.heard.extend(heard.map(|p| p.job));
+        if parked.is_empty() {
+            self.parked.remove(&ifindex);
         }
     }
 
@@ -418,7 +432,7 @@ impl Links {
             }
         }
         for ifindex in due {
-            self.exchange.ask(Errand::Link { ifindex, statistics: false }, now + REQUEST_LIMIT);
+            self.ask_link(ifindex, false, now);
         }
         if self.exchange.timeout().is_some_and(|at| at <= now) {
             self.expire(now);

@@ -32,8 +32,8 @@ const SECOND_TRY: Duration = Duration::from_secs(30);
 pub enum Errand<W> {
     /// All links: [`Exchange::want_dump`].
     Dump,
-    /// The row of a link, as it is now.
-    Link { ifindex: IfIndex, statistics: bool },
+    /// The row of a link, as it is now. The ticket comes back when it has ended.
+    Link { ifindex: IfIndex, statistics: bool, ticket: u64 },
     /// A finished request; its sequence number is filled in when it leaves.
     Message { message: Vec<u8>, who: W },
 }
@@ -62,7 +62,10 @@ pub enum Ended<W> {
         result: Result<(), Errno>,
     },
     /// The table knows the link as it is now, or as much of it as can be known.
-    Link(IfIndex),
+    Link {
+        ifindex: IfIndex,
+        ticket: u64,
+    },
     Message(W, Reply),
 }
 
@@ -181,13 +184,13 @@ impl<W> Exchange<W> {
                 let result = if self.malformed { Err(Errno(libc::EBADMSG)) } else { reply.result };
                 Ended::Dump { good, result }
             }
-            Errand::Link { ifindex, .. } => {
+            Errand::Link { ifindex, ticket, .. } => {
                 self.table.close(reply.seq);
                 // Any other error says nothing about the link.
                 if reply.result == Err(Errno(libc::ENODEV)) {
                     self.table.note_absent(ifindex, reply.seq);
                 }
-                Ended::Link(ifindex)
+                Ended::Link { ifindex, ticket }
             }
             Errand::Message { who, .. } => Ended::Message(who, reply),
         });
@@ -200,7 +203,9 @@ impl<W> Exchange<W> {
                 self.dump_waits = false;
                 self.ended.push(Ended::Dump { good: false, result: Err(errno) });
             }
-            Errand::Link { ifindex, .. } if seq == 0 => self.ended.push(Ended::Link(ifindex)),
+            Errand::Link { ifindex, ticket, .. } if seq == 0 => {
+                self.ended.push(Ended::Link { ifindex, ticket });
+            }
             errand => {
                 let reply = Reply { seq, result: Err(errno), text: BString::default(), interrupted: false };
                 self.finish(errand, reply);
@@ -277,7 +282,7 @@ impl<W> Exchange<W> {
                     self.dump_waits = false;
                     self.table.begin_dump()
                 }
-                Errand::Link { ifindex, statistics } => self.table.request(*ifindex, *statistics),
+                Errand::Link { ifindex, statistics, .. } => self.table.request(*ifindex, *statistics),
                 Errand::Message { message, .. } => {
                     let (seq, mut message) = (self.table.next_seq(), message.clone());
                     request::set_seq(&mut message, seq);

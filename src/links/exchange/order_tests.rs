@@ -223,7 +223,7 @@ impl Bench {
             }
             Action::AskFor(ifindex) => {
                 self.asked += 1;
-                let errand = Errand::Link { ifindex: IfIndex(ifindex), statistics: false };
+                let errand = Errand::Link { ifindex: IfIndex(ifindex), statistics: false, ticket: 0 };
                 self.exchange.ask(errand, LIMIT);
             }
             Action::Forget(ifindex) => {
@@ -244,7 +244,7 @@ impl Bench {
             }
         }
         let ended = self.exchange.take_ended();
-        self.ended += ended.iter().filter(|ended| matches!(ended, Ended::Link(_))).count();
+        self.ended += ended.iter().filter(|ended| matches!(ended, Ended::Link { .. })).count();
         true
     }
 

@@ -24,7 +24,7 @@ fn driver(who: &'static str) -> Errand<&'static str> {
 }
 
 fn link() -> Errand<&'static str> {
-    Errand::Link { ifindex: IfIndex(5), statistics: false }
+    Errand::Link { ifindex: IfIndex(5), statistics: false, ticket: 0 }
 }
 
 /// Kinds and sequence numbers of the requests in a datagram, each with its time in front.
@@ -45,7 +45,7 @@ fn answer(seq: u32, errno: i32) -> Vec<u8> {
 fn ends(exchange: &mut Exchange<&'static str>) -> Vec<(&'static str, Result<(), Errno>)> {
     let ended = exchange.take_ended().into_iter().map(|ended| match ended {
         Ended::Message(who, reply) => (who, reply.result),
-        Ended::Link(_) => ("link", Ok(())),
+        Ended::Link { .. } => ("link", Ok(())),
         Ended::Dump { result, .. } => ("dump", result),
     });
     ended.collect()
