@@ -291,3 +291,41 @@ fn an_attribute_that_turns_out_to_wait_is_read_by_the_loop_only_once() {
         live.stop();
     });
 }
+
+#[test]
+fn rules_on_a_file_system_that_does_not_answer_hold_up_nothing_and_are_read_when_they_have_changed() {
+    in_cell(|| {
+        let place = Path::new("/run/slow");
+        let gate = Gate::closed();
+        gate.open();
+        let rules = |value: &str| {
+            let text = format!("KERNEL==\"zero\", ENV{{VALUE}}=\"{value}\"\n");
+            vec![File::text("60-slow.rules", text).waits(Step::Lookup, gate.clone())]
+        };
+        let slow = Fuse::mount(place, rules("old")).expect("mounts");
+        let mut live = Live::start_with("", |command| {
+            command.arg("--rules-dir=/run/slow");
+        });
+        let value = |live: &mut Live| {
+            let asks = change(ASKS);
+            let message = live.announced_that("the event", |m| m.get("SYNTH_UUID") == asks);
+            message.get("VALUE").to_owned()
+        };
+        assert_eq!(value(&mut live), "old");
+        gate.close();
+        // The next look is seconds away, and only an event makes one.
+        eventually("somebody looks for changed rules", || {
+            assert_eq!(value(&mut live), "old");
+            gate.waiting() > 0
+        });
+        for _ in 0..20 {
+            assert_eq!(value(&mut live), "old", "the old rules hold meanwhile");
+        }
+        assert!(gate.waiting() > 0);
+        gate.open();
+        drop(slow);
+        let _slow = Fuse::mount(place, rules("new")).expect("mounts");
+        eventually("the new rules hold", || value(&mut live) == "new");
+        live.stop();
+    });
+}

@@ -155,6 +155,11 @@ impl LinkFiles {
         (LinkFiles { files, stamps, names_enabled, machine_id, asks_permanent_address }, log)
     }
 
+    /// The state that they were read in, as [`state_of`] tells it.
+    pub fn state(&self) -> String {
+        format!("{:?}", self.stamps)
+    }
+
     /// Whether a file or drop-in was changed, added or removed since they were read.
     pub fn changed(&self, roots: &Roots) -> bool {
         stamps(&folders(roots)) != self.stamps
@@ -171,8 +176,13 @@ impl LinkFiles {
     }
 }
 
+/// A text that is the same for the same files and drop-ins in the same state only. May wait.
+pub fn state_of(folders: &[PathBuf]) -> String {
+    format!("{:?}", stamps(folders))
+}
+
 /// High priority first.
-fn folders(roots: &Roots) -> [PathBuf; 4] {
+pub fn folders(roots: &Roots) -> [PathBuf; 4] {
     [&roots.etc, &roots.run, &roots.local_lib, &roots.lib].map(|root| root.join("systemd/network"))
 }
 

@@ -32,6 +32,7 @@ use link_facts::LinkFacts;
 use naming_scheme::NamingScheme;
 use std::borrow::Cow;
 use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 
 /// What a builtin cannot know by itself without waiting.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,6 +118,12 @@ impl Builtins {
     /// Whether a file that [`Builtins::load`] read was changed, added or removed since.
     pub fn changed(&self) -> bool {
         self.links.changed(&self.host.roots)
+    }
+
+    /// The .link files that were read: where they are looked for, and their state then
+    /// ([`link_file::state_of`]).
+    pub fn link_files(&self) -> ([PathBuf; 4], String) {
+        (link_file::folders(&self.host.roots), self.links.state())
     }
 
     /// Loads again; the drivers learned are kept, and so is the naming scheme, which is chosen once.

@@ -2,29 +2,38 @@
 //! (rules.md 1.2).
 //!
 //! Must stay true: old rules stay when nothing can be read, and while there is no descriptor left to read with; running evaluations keep the rules they
-//! began with; files are looked at no more than every 3 s, and only when an event is about to start.
+//! began with; files are looked at no more than every 3 s, and only when an event is about to start. A file system
+//! that does not answer holds up nothing then. Only what has changed, or is to be read because somebody said so,
+//! is read by the loop itself.
 
-use super::shell::{self, Shell};
+use super::shell::{self, Caller, Shell};
 use super::start;
 use super::trace::RuleText;
 use crate::builtin::Builtins;
 use crate::engine::Input;
-use crate::model::{Now, ResolveNames};
+use crate::helper::operations::{Operation, Reply, state_of_rules};
+use crate::model::{Errno, Now, ResolveNames};
 use crate::rules::compile::{CompileOptions, SourceFile, compile};
 use crate::rules::diagnostic::Severity;
 use crate::rules::program::RuleSet;
 use crate::world::Roots;
 use crate::world::accounts::Accounts;
 use crate::world::config;
+use crate::world::patience;
 use crate::world::rule_files::{Loaded, RuleFiles, Snapshot};
+use bstr::BString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Between two looks at the files.
 const INTERVAL: Duration = Duration::from_secs(3);
+
+/// How long a helper may look at files, and how long none looks after one that hung.
+const HANGS: Duration = Duration::from_secs(60);
 
 /// Files and folders that are open at one time while files are read.
 const DESCRIPTORS: usize = 4;
@@ -39,6 +48,10 @@ pub struct Rules {
     /// They were compiled with another setting.
     is_outdated: bool,
     looked_at: Now,
+    /// Looking at the files once waited: helpers look from then on.
+    look_waits: bool,
+    /// A helper looks at them.
+    is_looked_at: bool,
 }
 
 impl Rules {
@@ -57,6 +70,8 @@ impl Rules {
             resolve_names,
             is_outdated: false,
             looked_at: now,
+            look_waits: false,
+            is_looked_at: false,
         }
     }
 
@@ -133,10 +148,39 @@ fn try_descriptors() -> io::Result<()> {
 }
 
 impl Shell {
-    /// Looks at the files if that was long enough ago.
+    /// Looks at the files if that was long enough ago. Where that has to wait, a helper does, and the old rules
+    /// hold until it has seen others.
     pub(super) fn reload_if_due(&mut self) {
-        if self.now >= self.rules.looked_at + INTERVAL {
-            self.reload_now();
+        if self.now < self.rules.looked_at + INTERVAL || self.rules.is_looked_at {
+            return;
+        }
+        let (links, _) = self.world.answers.builtins.link_files();
+        let rules = self.rules.files.folders();
+        let files = &mut self.world.answers.files;
+        if self.rules.look_waits || rules.iter().chain(&links).any(|folder| files.must_wait_for(folder)) {
+            let bytes = |folder: &PathBuf| BString::from(folder.as_os_str().as_bytes());
+            let (rules, links) = (rules.iter().map(bytes).collect(), links.iter().map(bytes).collect());
+            self.rules.is_looked_at = true;
+            let operation = Operation::LookAtRules { rules, links };
+            return self.request_helper(Caller::Rules, operation, self.now + HANGS);
+        }
+        let (has_read, waited) = patience::watch(|| self.reload_now());
+        self.rules.look_waits |= waited && !has_read;
+    }
+
+    /// A helper has looked at the files.
+    pub(super) fn rules_were_looked_at(&mut self, reply: &Reply) {
+        self.rules.is_looked_at = false;
+        self.rules.looked_at = self.now;
+        let (_, links) = self.world.answers.builtins.link_files();
+        match reply {
+            Reply::State(Ok(state)) if *state == state_of_rules(&self.rules.snapshot, &links) => {}
+            Reply::State(Ok(_)) => drop(self.reload_now()),
+            other => {
+                let errno = other.errno().unwrap_or(Errno(libc::EIO));
+                log::warn!("Cannot look for changed rules, they stay for now: {errno}");
+                self.rules.looked_at = self.now + HANGS;
+            }
         }
     }
 
@@ -173,22 +217,24 @@ impl Shell {
         self.engine.set_config(config);
     }
 
-    /// Reads again what has changed.
-    pub(super) fn reload_now(&mut self) {
+    /// Reads again what has changed; says whether something had.
+    pub(super) fn reload_now(&mut self) -> bool {
         self.rules.looked_at = self.now;
         if let Err(error) = try_descriptors() {
             // Files that cannot be opened are not gone.
-            return log::warn!("Cannot look for changed rules, they stay for now: {error}");
+            log::warn!("Cannot look for changed rules, they stay for now: {error}");
+            return false;
         }
-        if self.world.answers.builtins.changed() {
+        let links_changed = self.world.answers.builtins.changed();
+        if links_changed {
             log::info!("Reading .link files again");
             self.world.answers.builtins.reload().iter().for_each(|message| log::warn!("{message}"));
         }
-        if let Some(rules) = self.rules.read_again() {
-            if let Some(recorder) = &mut self.recorder {
-                recorder.rules(&self.rules.texts());
-            }
-            self.input(Input::Rules(rules));
+        let Some(rules) = self.rules.read_again() else { return links_changed };
+        if let Some(recorder) = &mut self.recorder {
+            recorder.rules(&self.rules.texts());
         }
+        self.input(Input::Rules(rules));
+        true
     }
 }

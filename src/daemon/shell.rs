@@ -50,6 +50,8 @@ pub enum Caller {
     Job(JobId),
     /// Devices that are triggered one batch after the other.
     Coldplug,
+    /// The look for changed rules.
+    Rules,
     /// A `change` for devices whose nodes were written to; see [`super::watch::FollowUps`].
     Trigger {
         follow_up: u64,
@@ -294,6 +296,7 @@ impl Shell {
             match caller {
                 Caller::Job(job) => self.helper_replied(job, reply),
                 Caller::Coldplug => self.coldplug_replied(&reply),
+                Caller::Rules => self.rules_were_looked_at(&reply),
                 Caller::Trigger { follow_up, again } => self.triggered(follow_up, again, &reply),
                 Caller::ReRead { devpath, follow_up } => {
                     self.partitions_re_read(devpath.as_ref(), &reply);
@@ -564,6 +567,7 @@ impl Reply {
             | Reply::Attr { value: Err(errno), .. }
             | Reply::File(Err(errno))
             | Reply::Mode(Err(errno))
+            | Reply::State(Err(errno))
             | Reply::Address(Err(errno))
             | Reply::Partitions(Err(errno)) => Some(*errno),
             Reply::TimedOut => Some(Errno(libc::ETIMEDOUT)),

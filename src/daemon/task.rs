@@ -531,8 +531,11 @@ impl Answers {
             Fact::Helper(HelperReply::Attr { place, value, .. }) => Some((place.clone(), value.clone())),
             _ => None,
         };
-        let gave_up =
-            facts.iter().any(|f| matches!(f, Fact::Helper(HelperReply::TimedOut | HelperReply::Died)));
+        // The helper of an attribute hung, died or was refused: the next one is not tried.
+        let gave_up = facts.iter().any(|fact| {
+            use HelperReply::{Died, Refused, TimedOut};
+            matches!(fact, Fact::Helper(TimedOut | Died | Refused))
+        });
         let known = facts.iter().filter_map(known).collect();
         self.sysfs.knowing(known, gave_up, read).map_err(|place| self.attr_by_helper(place))
     }

@@ -4,15 +4,17 @@
 //! as u32 in native order and its bytes. An open file goes along where one is meant. The last text of a
 //! reply that is too long for a message goes along as a file in memory; its kind has [`LONG`] set then.
 
+use crate::builtin::link_file;
 use crate::model::{DevNum, Errno};
 use crate::sys;
 use crate::world::nodes::{self, DiskLock, HeldLock};
+use crate::world::rule_files::{RuleFiles, Snapshot};
 use crate::world::sysfs::{Place, Sysfs};
 use crate::world::{files, patience};
 use bstr::{BStr, BString, ByteSlice};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Bytes of the longest message. Longer operations cannot be asked for: see [`Operation::encode`].
 pub const MAX_MESSAGE: usize = 64 * 1024;
@@ -36,6 +38,8 @@ pub enum Operation {
     ReadFile { path: BString },
     /// Look for a file of a slow file system ([`files::mode`]). -> [`Reply::Mode`]
     TestFile { path: BString },
+    /// Look at the files in these folders of rules and of .link files. -> [`Reply::State`]
+    LookAtRules { rules: Vec<BString>, links: Vec<BString> },
     /// Permanent address of an interface by ethtool (GPERMADDR). -> [`Reply::Address`]
     PermanentAddress { ifname: BString },
     /// Lock the disk and re-read its partition table (rules.md 11.4). `syspath` is that of the disk.
@@ -65,6 +69,8 @@ pub enum Reply {
     File(Result<Option<BString>, Errno>),
     /// Mode bits (`st_mode`), None if there is nothing.
     Mode(Result<Option<u32>, Errno>),
+    /// The state of files, as [`state_of_rules`] tells it.
+    State(Result<BString, Errno>),
     /// Bytes of a hardware address, empty if there is none.
     Address(Result<BString, Errno>),
     /// The table was re-read, and this tells whether there are partitions; or why it was not.
@@ -99,6 +105,11 @@ impl Operation {
             }
             Operation::ReadFile { path } => message(11, &[path]),
             Operation::TestFile { path } => message(12, &[path]),
+            Operation::LookAtRules { rules, links } => {
+                let count = (rules.len() as u32).to_ne_bytes();
+                let folders = rules.iter().chain(links).map(|folder| folder.as_slice());
+                message(13, &[&count[..]].into_iter().chain(folders).collect::<Vec<_>>())
+            }
             Operation::PermanentAddress { ifname } => message(7, &[ifname]),
             Operation::LockDisk { path } => message(8, &[path]),
             Operation::CloseDisk { disk, .. } => message(9, &[disk]),
@@ -116,6 +127,7 @@ impl Operation {
                 | Operation::SetReadOnly { .. }
                 | Operation::ReadFile { .. }
                 | Operation::TestFile { .. }
+                | Operation::LookAtRules { .. }
         )
     }
 
@@ -144,6 +156,15 @@ impl Operation {
             9 => Operation::CloseDisk { disk: next()?, lock: HeldLock::passed(passed?) },
             11 => Operation::ReadFile { path: next()? },
             12 => Operation::TestFile { path: next()? },
+            13 => {
+                let count = u32::from_ne_bytes(next()?.as_slice().try_into().ok()?) as usize;
+                let mut rules: Vec<BString> = texts.collect();
+                if count > rules.len() {
+                    return None;
+                }
+                let links = rules.split_off(count);
+                return Some(Operation::LookAtRules { rules, links });
+            }
             10 => Operation::SetReadOnly { path: next()?, devnum: DevNum::parse(&next()?)? },
             _ => return None,
         };
@@ -162,6 +183,7 @@ impl Operation {
             Operation::ReadAttr { sys, place } => read_attr(sys, place),
             Operation::ReadFile { path: at } => Reply::File(place(at).and_then(files::import)),
             Operation::TestFile { path: at } => Reply::Mode(place(at).and_then(files::mode)),
+            Operation::LookAtRules { rules, links } => Reply::State(look_at_rules(rules, links)),
             Operation::PermanentAddress { ifname } => Reply::Address(permanent_address(ifname)),
             Operation::ReReadPartitions { devnode, syspath } => Reply::Partitions(re_read(devnode, syspath)),
             Operation::LockDisk { path: at } => Reply::Lock(place(at).and_then(nodes::lock_disk)),
@@ -216,7 +238,9 @@ impl Reply {
     /// The text that may be long.
     fn text(&self) -> Option<&BString> {
         match self {
-            Reply::Attr { value: Ok(text), .. } | Reply::File(Ok(Some(text))) => Some(text),
+            Reply::Attr { value: Ok(text), .. } | Reply::File(Ok(Some(text))) | Reply::State(Ok(text)) => {
+                Some(text)
+            }
             _ => None,
         }
     }
@@ -228,6 +252,7 @@ impl Reply {
                 Reply::Attr { place: place.clone(), value: text, waited: *waited }
             }
             Reply::File(_) => Reply::File(text.map(Some)),
+            Reply::State(_) => Reply::State(text),
             other => other.clone(),
         }
     }
@@ -249,6 +274,8 @@ impl Reply {
             Reply::File(Ok(Some(text))) => message(11, &[&number(Ok(0)), text]),
             Reply::File(Ok(None)) => message(11, &[&number(Ok(0))]),
             Reply::File(Err(errno)) => message(11, &[&number(Err(*errno))]),
+            Reply::State(Ok(text)) => message(14, &[&number(Ok(0)), text]),
+            Reply::State(Err(errno)) => message(14, &[&number(Err(*errno))]),
             Reply::Mode(Ok(None)) => message(12, &[]),
             Reply::Mode(Ok(Some(mode))) => message(12, &[&number(Ok(*mode))]),
             Reply::Mode(Err(errno)) => message(12, &[&number(Err(*errno))]),
@@ -313,6 +340,10 @@ impl Reply {
                 _ => Ok(DiskLock::Busy),
             }),
             11 => Reply::File(number(0)?.map(|_| text(1))),
+            14 => Reply::State(match number(0)? {
+                Ok(_) => Ok(text(1)?),
+                Err(errno) => Err(errno),
+            }),
             12 => Reply::Mode(number(0).map_or(Ok(None), |mode| mode.map(Some))),
             _ => return None,
         })
@@ -378,6 +409,20 @@ fn read_attr(sys: &BString, attr: &Place) -> Reply {
     Reply::Attr { place: attr.clone(), value, waited }
 }
 
+/// One text for the state of rules and of .link files.
+pub fn state_of_rules(rules: &Snapshot, links: &str) -> BString {
+    [rules.text().as_str(), links].join("\n").into()
+}
+
+fn look_at_rules(rules: &[BString], links: &[BString]) -> Result<BString, Errno> {
+    let places = |folders: &[BString]| -> Result<Vec<PathBuf>, Errno> {
+        folders.iter().map(|folder| place(folder).map(PathBuf::from)).collect()
+    };
+    // In the order in which a load takes them.
+    let links = link_file::state_of(&places(links)?);
+    Ok(state_of_rules(&RuleFiles::in_folders(places(rules)?).snapshot(), &links))
+}
+
 fn permanent_address(ifname: &BString) -> Result<BString, Errno> {
     let address =
         sys::ioctl::interface_socket().and_then(|s| sys::ioctl::permanent_address_of(s.as_fd(), ifname));
@@ -407,6 +452,7 @@ mod tests {
             Operation::WriteSysctl { path: "/proc/sys/a".into(), value: "".into() },
             Operation::ReadAttr { sys: "/sys".into(), place: attr("/devices/a", "b") },
             Operation::ReadFile { path: "/etc/a".into() },
+            Operation::LookAtRules { rules: vec!["/a".into(), "/b".into()], links: vec!["/c".into()] },
             Operation::TestFile { path: "/etc/b".into() },
             Operation::PermanentAddress { ifname: "eth0".into() },
             Operation::ReReadPartitions { devnode: "/dev/sda".into(), syspath: "/sys/block/sda".into() },
@@ -454,6 +500,9 @@ mod tests {
             Reply::File(Ok(Some(vec![b'x'; files::IMPORT_MAX].into()))),
             Reply::File(Ok(None)),
             Reply::File(Err(Errno(libc::EIO))),
+            Reply::State(Ok("x".into())),
+            Reply::State(Ok(vec![b'x'; MAX_INLINE + 1].into())),
+            Reply::State(Err(Errno(libc::EIO))),
             Reply::Mode(Ok(Some(0o100644))),
             Reply::Mode(Ok(None)),
             Reply::Mode(Err(Errno(libc::EIO))),

@@ -106,6 +106,11 @@ impl Files {
         Ok(self.roots.proc.join("sys").join(std::ffi::OsStr::from_bytes(name)))
     }
 
+    /// Whether nothing can be said of a place in the file system without waiting.
+    pub fn must_wait_for(&mut self, place: &Path) -> bool {
+        self.at_once.mode(place).is_none()
+    }
+
     /// Content of a file for IMPORT{file}, as [`import`] gives it to who may wait.
     pub fn file(&mut self, path: &[u8]) -> Found<Result<Option<BString>, Errno>> {
         self.file_at(self.roots.locate(path))

@@ -54,6 +54,13 @@ struct State {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot(Vec<RuleFile>);
 
+impl Snapshot {
+    /// A text that is the same for the same state only.
+    pub fn text(&self) -> String {
+        format!("{:?}", self.0)
+    }
+}
+
 /// What was read.
 #[derive(Debug)]
 pub struct Loaded {
@@ -79,6 +86,11 @@ impl RuleFiles {
         }
         let bases = [&roots.etc, &roots.run, &roots.local_lib, &roots.lib];
         RuleFiles { folders: bases.map(|base| base.join("udev/rules.d")).to_vec() }
+    }
+
+    /// Those in these folders, highest precedence first.
+    pub fn in_folders(folders: Vec<PathBuf>) -> RuleFiles {
+        RuleFiles { folders }
     }
 
     /// The folders, highest precedence first.
