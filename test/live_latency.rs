@@ -49,6 +49,31 @@ fn while_an_import_and_a_run_command_run() {
     });
 }
 
+/// A hundred thousand lines to import, and hundreds of comparisons that go back as far as they can: the rules of one
+/// event compute for seconds, and pause in between.
+#[test]
+fn while_rules_compute() {
+    in_cell(|| {
+        let lines: String = (0..100_000).map(|n| format!("P{}={n}\n", n % 500)).collect();
+        let long = format!("LONG={}\n", "a".repeat(16_000));
+        std::fs::write("/run/many-lines", lines + &long).expect("writes the file");
+        let compare =
+            |n| format!("KERNEL==\"w0\", ENV{{LONG}}==\"*{}[ab]c{n}\", ENV{{HIT}}=\"1\"\n", "a".repeat(1000));
+        let rules = "KERNEL==\"w0\", IMPORT{file}==\"/run/many-lines\", ENV{FIRST}=\"1\"\n".to_owned()
+            + &(0..1000).map(compare).collect::<String>()
+            + "KERNEL==\"w0\", ENV{LONG}=\"\", ENV{LAST}=\"$env{P499}\"\n";
+        let mut live = Live::start(&rules);
+        ip("link add w0 type veth peer name w1");
+        live.announced("add", "/devices/virtual/net/w0");
+        let uuid = fresh_uuid();
+        write_uevent("/sys/class/net/w0", &format!("change {uuid}"));
+        unrelated_events_go_through(&mut live, "rules compute");
+        let late = live.announced_that("the event whose rules compute", |m| m.get("SYNTH_UUID") == uuid);
+        assert_eq!((late.get("FIRST"), late.get("LAST"), late.get("HIT")), ("1", "99999", ""));
+        live.stop();
+    });
+}
+
 #[test]
 fn while_a_disk_is_locked() {
     in_cell(|| {
