@@ -49,6 +49,27 @@ fn a_triggered_event_is_through_when_trigger_with_settle_ends() {
     });
 }
 
+/// Case F01 from the field, but for DEVLINKS: devices with nodes send their events to every cell. Those are in
+/// `adm::trigger` and `adm_vs_debian.rs`.
+#[test]
+fn what_the_daemon_wrote_can_be_matched_as_it_is_printed() {
+    in_cell(|| {
+        let daemon = Live::start("KERNEL==\"lo\", TAG+=\"t1\", TAG+=\"t2\", ENV{A}=\"b=c\"\n");
+        said(&["trigger", "--settle", "--action=add", "/sys/class/net/lo"]);
+        let (printed, lo) = (said(&["info", "-q", "property", "n1"]), "/sys/devices/virtual/net/lo\n");
+        let names = ["A", "TAGS", "CURRENT_TAGS", "USEC_INITIALIZED", "DEVPATH", "SUBSYSTEM", "IFINDEX"];
+        for name in names {
+            let property = printed.lines().find(|line| line.starts_with(&format!("{name}=")));
+            let property = property.unwrap_or_else(|| panic!("{name} is in {printed}"));
+            let matching = format!("--property-match={property}");
+            assert!(said(&["trigger", "-n", "-v", &matching]).contains(lo), "{property}");
+        }
+        assert_eq!(said(&["trigger", "-n", "-v", "-p", "TAGS=:t1:t2:"]), lo);
+        assert_eq!(said(&["trigger", "-n", "-v", "-p", "CURRENT_TAGS=*:t2:*"]), lo);
+        daemon.stop();
+    });
+}
+
 #[test]
 fn control_steers_the_daemon_and_status_shows_it() {
     in_cell(|| {

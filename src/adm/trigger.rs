@@ -241,6 +241,7 @@ fn write_all(
                 Judgement::Gone => log::debug!("Cannot write to {}: {error}", path.display()),
                 Judgement::Ignored if options.quiet => {}
                 Judgement::Ignored => log::warn!("Cannot write to {}: {error}", path.display()),
+                Judgement::Hopeless if options.quiet => return Ok((pending, ExitCode::FAILURE)),
                 Judgement::Hopeless => {
                     return Err(Stop::Failed(format!("cannot write to {}: {error}", path.display())));
                 }

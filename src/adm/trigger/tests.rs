@@ -162,6 +162,13 @@ fn a_kernel_that_takes_no_uuid_gets_the_bare_action() {
     // Nobody wants to know: no UUID, whatever the kernel.
     let (taken, pending, _) = trigger_on(&[], true, |_| Ok(()));
     assert_eq!((taken, pending.len()), (vec!["change".into(), "change".into()], 0));
+    // No other write would work either; it need not be said.
+    let mut tried = 0;
+    let (taken, _, code) = trigger_on(&["-q"], true, |_| {
+        tried += 1;
+        Err(io::Error::from_raw_os_error(libc::EROFS))
+    });
+    assert_eq!((taken, code, tried), (vec![], ExitCode::FAILURE, 1));
     // The action itself is unknown.
     let (taken, _, code) = trigger_on(&["-c", "bind", "--settle"], true, |_| einval());
     assert_eq!((taken, code), (vec![], ExitCode::FAILURE));
