@@ -309,3 +309,60 @@ fn killed_in_the_removal_of_an_interface() {
         });
     });
 }
+
+/// What a daemon that was killed has left, put aside.
+const LEFT: &str = "for f in data tags links watch; do rm -rf /run/left/$f; mkdir -p /run/left; \
+    cp -a /run/udev/$f /run/left/; done; rm -rf /run/left/dev; mkdir /run/left/dev; \
+    for f in shared old new; do [ ! -e /dev/$f ] || cp -a /dev/$f /run/left/dev/; done";
+const LEAVE: &str = "for f in data tags links watch; do rm -rf /run/udev/$f; cp -a /run/left/$f /run/udev/; done; \
+    for f in shared old new; do rm -rf /dev/$f; [ ! -e /run/left/dev/$f ] || cp -a /run/left/dev/$f /dev/; done";
+
+#[test]
+fn killed_while_it_mends_what_a_killed_one_left() {
+    in_cell(|| {
+        let disks = [Loop::add().expect("a loop device"), Loop::add().expect("a loop device")];
+        let [disk, rival] = &disks;
+        let ids = [(disk.id(), "DISK"), (rival.id(), "RIVAL")];
+        let rules = disk_rules(&format!("{}|{}", disk.name(), rival.name()), RUN);
+        let mut live = Live::start(&rules);
+        let prepare = |live: &mut Live| {
+            let _ = std::fs::remove_file("/run/flag");
+            triggered(live, "remove", disk);
+            triggered(live, "add", disk);
+            triggered(live, "change", rival);
+            idle();
+            std::fs::write("/run/flag", "").expect("a flag");
+        };
+        prepare(&mut live);
+        triggered(&mut live, "change", disk);
+        idle();
+        let after = state_of(&ids);
+        prepare(&mut live);
+        // In the middle of it: some symlinks are new, the record is the old one.
+        let stepper = Stepper::attach(live.pid()).expect("attaches");
+        write_uevent(&disk.syspath(), "change");
+        let ended = stepper.kill_at(14, || false).expect("is traced");
+        assert!(matches!(ended, Ended::Killed(_)));
+        drop(live);
+        live::run("sh", &["-c", LEFT]);
+        let mut killed = 0;
+        for n in 0.. {
+            live::run("sh", &["-c", LEAVE]);
+            let log = std::fs::File::create("/run/log").expect("a log");
+            let mut daemon = std::process::Command::new(live::daemon_path());
+            let mut daemon = daemon.stderr(log).spawn().expect("starts");
+            let stepper = Stepper::attach(daemon.id()).expect("attaches");
+            let is_over = || state_of(&ids) == after && !Path::new("/run/udev/queue").exists();
+            let ended = stepper.kill_at(n, is_over).expect("is traced");
+            let _ = daemon.kill();
+            let _ = daemon.wait();
+            let Ended::Killed(call) = ended else { break };
+            killed += 1;
+            let live = Live::start(&rules);
+            becomes(&ids, &[&after], &format!("killed in front of call {n} ({call})"));
+            live.stop();
+        }
+        eprintln!("killed in front of each of {killed} calls");
+        assert!(killed > 20);
+    });
+}

@@ -53,7 +53,12 @@ impl World {
                 FolderChange::Moved => _ = self.mend_folders(),
                 FolderChange::TagFolder(tag) => self.database.forget_tag_folder(tag.as_ref()),
                 FolderChange::Tag { tag, id } => self.database.forget_tag(&tag, &id),
-                FolderChange::Unknown => self.database.forget_tags(),
+                FolderChange::Unknown => {
+                    self.database.forget_tags();
+                    if !self.database.is_in_place(&self.answers.roots.run) {
+                        self.mend_folders();
+                    }
+                }
             }
         }
     }

@@ -60,9 +60,12 @@ impl Default for Unfinished {
 }
 
 /// Whether the same may succeed later. Without its folder (ENOENT) nothing can be written either until that can be
-/// made anew.
-fn may_succeed_later(errno: Errno) -> bool {
-    errno.is_shortage() || errno == Errno(libc::ENOENT)
+/// made anew. An ill disk is no want of room.
+fn may_succeed_later(effect: &Effect, errno: Errno) -> bool {
+    match effect {
+        Effect::LockDisk { .. } => matches!(errno.0, libc::EMFILE | libc::ENFILE | libc::ENOMEM),
+        _ => errno.is_shortage() || errno == Errno(libc::ENOENT),
+    }
 }
 
 impl Unfinished {
@@ -83,7 +86,7 @@ impl Unfinished {
             | Effect::NumberLink { present: false, .. } => {}
             _ => return,
         }
-        if !may_succeed_later(errno) {
+        if !may_succeed_later(effect, errno) {
             return;
         }
         if self.events.len() + self.gone.len() >= MAX_DEVICES {
@@ -286,6 +289,26 @@ mod tests {
             assert!(!unfinished.has_devices());
             assert_eq!((unfinished.ends_half_way(&id), unfinished.ends_half_way(&id)), (!is_end, false));
         }
+    }
+
+    #[test]
+    fn an_ill_disk_is_not_tried_again_and_again() {
+        let event = event("change", 1);
+        let lock = Effect::LockDisk { device: "/devices/d1".into(), devnode: "/dev/d1".into() };
+        for (errno, expected) in [(libc::EIO, 0), (libc::EPERM, 0), (libc::ENOMEM, 1)] {
+            let mut unfinished = Unfinished::default();
+            unfinished.on_failure(&event, &lock, Errno(errno));
+            assert_eq!((unfinished.events.len(), unfinished.half_way.len()), (expected, 0), "{errno}");
+        }
+    }
+
+    #[test]
+    fn what_could_not_be_removed_is_removed_later() {
+        let mut unfinished = Unfinished::default();
+        let event = event("remove", 1);
+        let id = event.device.id().unwrap();
+        unfinished.on_failure(&event, &Effect::RemoveRecord { id: id.clone() }, Errno(libc::EROFS));
+        assert!(unfinished.gone.contains(&id) && unfinished.events.is_empty() && unfinished.has_devices());
     }
 
     #[test]

@@ -205,13 +205,21 @@ impl Watches {
         self.folder_changes.push(change);
     }
 
-    /// What an earlier daemon watched; nothing of it is left on disk.
-    pub fn take_old(&self) -> Vec<DeviceId> {
+    /// What an earlier daemon watched.
+    fn read_old(&self) -> Vec<DeviceId> {
         let Some(dir) = &self.dir else { return Vec::new() };
-        dir.take_old().unwrap_or_else(|error| {
+        dir.read_old().unwrap_or_else(|error| {
             log::warn!("Cannot learn which nodes were watched: {error}");
             Vec::new()
         })
+    }
+
+    /// What is on disk of an earlier daemon goes: all that is to be watched is.
+    fn end_restoring(&mut self) {
+        self.note_all();
+        if let Some(Err(error)) = self.dir.as_ref().map(WatchDir::remove_old) {
+            log::warn!("Cannot remove the notes of an earlier daemon: {error}");
+        }
     }
 
     /// Watches the node of a device, and that of no other that may stand in its place by now (ENODEV). A
@@ -379,7 +387,7 @@ impl FollowUps {
 impl Shell {
     /// Watches again what an earlier daemon watched.
     pub(super) fn restore_watches(&mut self) {
-        for id in self.world.watches.take_old() {
+        for id in self.world.watches.read_old() {
             // Its first event did not come to its end.
             if !self.world.database.has_record(&id) {
                 continue;
@@ -390,6 +398,7 @@ impl Shell {
                 log::debug!("Cannot watch {devnode} again: {error}");
             }
         }
+        self.world.watches.end_restoring();
     }
 
     /// The node of this device was closed after writing: its partition table is re-read where it is a

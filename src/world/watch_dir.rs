@@ -65,13 +65,14 @@ impl WatchDir {
         Ok(())
     }
 
-    /// What an earlier daemon watched, in the order of its numbers; nothing of it is left on disk, also
-    /// nothing of a restart that was cut short (`watch.old`). Who watches the nodes anew adds them.
-    pub fn take_old(&self) -> io::Result<Vec<DeviceId>> {
-        let mut old = take_all(&self.watch)?;
-        if let Ok(older) = self.udev.open_dir(b"watch.old") {
-            old.append(&mut take_all(&older)?);
-            self.udev.remove_dir(b"watch.old")?;
+    /// What an earlier daemon watched, in the order of its numbers; also what was left of a restart that was cut short,
+    /// by us or by another udev (`watch.old`). It stays until [`WatchDir::rewrite`] and [`WatchDir::remove_old`]:
+    /// who watches the nodes anew may be cut short as well.
+    pub fn read_old(&self) -> io::Result<Vec<DeviceId>> {
+        let mut old = Vec::new();
+        read_all(&self.watch, &mut old)?;
+        if let Ok(older) = self.udev.open_dir(WATCH_OLD) {
+            read_all(&older, &mut old)?;
         }
         old.sort_by_key(|(number, _)| *number);
         let mut ids: Vec<DeviceId> = Vec::with_capacity(old.len());
@@ -79,19 +80,34 @@ impl WatchDir {
         ids.extend(old.into_iter().map(|(_, id)| id).filter(|id| seen.insert(id.clone())));
         Ok(ids)
     }
+
+    /// Removes `watch.old`.
+    pub fn remove_old(&self) -> io::Result<()> {
+        let Ok(older) = self.udev.open_dir(WATCH_OLD) else { return Ok(()) };
+        for name in older.names()? {
+            missing_is_fine(older.unlink(&name))?;
+        }
+        self.udev.remove_dir(WATCH_OLD)
+    }
 }
 
-/// Reads and removes every entry. The ids come from the numbered ones, which all writers make.
-fn take_all(dir: &Dir) -> io::Result<Vec<(i32, DeviceId)>> {
-    let mut found = Vec::new();
+/// Where other udevs put the folder while they start.
+const WATCH_OLD: &[u8] = b"watch.old";
+
+/// Reads every entry. The ids come from the numbered ones, which all writers make, and from the others, since one
+/// of our numbers may have taken the place of an old one; those are read as the last.
+fn read_all(dir: &Dir, found: &mut Vec<(i32, DeviceId)>) -> io::Result<()> {
     for name in dir.names()? {
         let number = std::str::from_utf8(&name).ok().and_then(|name| name.parse().ok());
-        if let (Some(number), Ok(target)) = (number, dir.read_link(&name)) {
-            found.extend(DeviceId::parse(&target).map(|id| (number, id)));
+        match number {
+            Some(number) => {
+                let target = dir.read_link(&name).ok().and_then(|target| DeviceId::parse(&target));
+                found.extend(target.map(|id| (number, id)));
+            }
+            None => found.extend(DeviceId::parse(&name).map(|id| (i32::MAX, id))),
         }
-        missing_is_fine(dir.unlink(&name))?;
     }
-    Ok(found)
+    Ok(())
 }
 
 fn watch_number(wd: i32) -> BString {
@@ -162,8 +178,16 @@ mod tests {
         tree.link("run/udev/watch/3", "nonsense").file("run/udev/watch/4", "");
         tree.link("run/udev/watch.old/1", "b8:16").link("run/udev/watch.old/5", "b8:0");
         let watch = open(&tree);
-        assert_eq!(watch.take_old().unwrap(), [id("b8:16"), id("b8:0"), id("b8:1")]);
-        assert!(shape(&tree).is_empty() && !tree.path("run/udev/watch.old").exists());
-        assert!(watch.take_old().unwrap().is_empty());
+        // Number 2 is taken by another already; the symlink by id is left of b8:32.
+        tree.link("run/udev/watch/b8:32", "2");
+        for _ in 0..2 {
+            assert_eq!(watch.read_old().unwrap(), [id("b8:16"), id("b8:0"), id("b8:1"), id("b8:32")]);
+        }
+        watch.rewrite(std::iter::empty()).unwrap();
+        for _ in 0..2 {
+            watch.remove_old().unwrap();
+            assert!(shape(&tree).is_empty() && !tree.path("run/udev/watch.old").exists());
+        }
+        assert!(watch.read_old().unwrap().is_empty());
     }
 }
