@@ -128,15 +128,15 @@ impl<'a> Enumerator<'a> {
     fn add_parents(&self, found: &mut Vec<Found>, filter: &Filter) {
         let mut known: HashSet<BString> = found.iter().map(|f| f.devpath.clone()).collect();
         for index in 0..found.len() {
-            for parent in self.sysfs.parents(&found[index].devpath) {
-                if !known.insert(parent.devpath.clone()) {
-                    continue;
-                }
-                let device = Candidate::new(self, parent.devpath, Some(parent.subsystem));
+            let mut at = found[index].devpath.clone();
+            // What is above one that is known was looked at, or will be.
+            while let Some(parent) = self.sysfs.parent(&at).filter(|parent| known.insert(parent.clone())) {
+                let device = Candidate::new(self, parent.clone(), None);
                 let is_wanted = || filter.matches(&device) && self.has_tag(&device, &filter.tags);
                 if filter.include_parents || is_wanted() {
                     found.push(Found { devpath: device.devpath, subsystem: device.subsystem });
                 }
+                at = parent;
             }
         }
     }
