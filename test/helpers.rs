@@ -1,7 +1,7 @@
 //! Helpers as processes: they answer, die, hang and are replaced.
 
 use mudev::helper::operations::{Operation, Reply};
-use mudev::helper::pool::{Launcher, Pool, Register};
+use mudev::helper::pool::{Executable, Launcher, Pool, Register};
 use mudev::sys::clock::monotonic;
 use mudev::sys::process::wait_readable;
 use mudev::world::sysfs::Place;
@@ -35,7 +35,7 @@ struct Bench {
 impl Bench {
     fn new(executable: &str) -> Bench {
         let null = File::options().read(true).write(true).open("/dev/null").unwrap();
-        let launcher = Launcher::new(null, CString::new(executable).unwrap());
+        let launcher = Launcher::new(null, Executable::Named(CString::new(executable).unwrap()));
         Bench { pool: Pool::new(launcher), sockets: Sockets::default() }
     }
 

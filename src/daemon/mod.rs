@@ -3,7 +3,7 @@
 //! * [`shell`]: the one owner and its loop; [`source`]: what the loop watches;
 //! * in: [`intake`] (events of the kernel or of a file), [`links`], [`watch`], [`control`], [`status`];
 //! * out: [`task`], [`answer`], [`perform`], [`questions`], [`slow`], [`absent`] (what jobs want), [`children`];
-//! * around: [`options`], [`readiness`], [`reload`], [`coldplug`], [`mend`], [`leftovers`], [`trace`], [`recorder`].
+//! * around: [`options`], [`passed`], [`readiness`], [`reload`], [`coldplug`], [`mend`], [`leftovers`], [`trace`], [`recorder`].
 
 pub mod absent;
 pub mod answer;
@@ -18,6 +18,7 @@ pub mod links;
 pub mod listener;
 pub mod mend;
 pub mod options;
+mod passed;
 pub mod perform;
 pub mod questions;
 pub mod queue_file;

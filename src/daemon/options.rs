@@ -134,8 +134,8 @@ fn parse_options(parser: &mut lexopt::Parser) -> Result<Invocation, lexopt::Erro
             other => return Err(other.unexpected()),
         }
     }
-    if line.ready_fd.is_some_and(|fd| fd < 3) {
-        return Err("--ready-fd must be 3 or more".into());
+    if line.ready_fd.is_some_and(|fd| fd < 3 && fd != 1) {
+        return Err("--ready-fd must be 1, or 3 or more: 2 is for the log".into());
     }
     if line.events.is_some() && (line.daemon || line.coldplug) {
         return Err(
@@ -227,6 +227,7 @@ mod tests {
         }
         assert_eq!(parse_line(&["-V"]), Ok(Invocation::Version));
         assert_eq!(parse_line(&["--coldplug", "-h"]), Ok(Invocation::Help));
+        assert_eq!(line(&["--ready-fd=1"]).ready_fd, Some(1));
         assert_eq!(line(&["--timeout-signal=ABRT"]).overrides.timeout_signal, Some(libc::SIGABRT));
     }
 
@@ -237,7 +238,9 @@ mod tests {
             &["--d"],
             &["--e=1"],
             &["-c"],
-            &["--ready-fd=1"],
+            &["--ready-fd=0"],
+            &["--ready-fd=2"],
+            &["--ready-fd=-3"],
             &["--ready-fd=x"],
             &["--coldplug=yes"],
             &["--events=-", "--daemon"],

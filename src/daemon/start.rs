@@ -10,6 +10,7 @@ use super::intake::{self, Intake};
 use super::leftovers::Leftovers;
 use super::links::Links;
 use super::options::CommandLine;
+use super::passed::Passed;
 use super::questions::Questions;
 use super::queue_file::QueueFile;
 use super::readiness::Readiness;
@@ -24,13 +25,13 @@ use super::watch::Watches;
 use crate::builtin::Builtins;
 use crate::builtin::naming_scheme::Flag;
 use crate::engine::{Engine, EngineConfig};
-use crate::helper::pool::{Launcher, Pool};
+use crate::helper::pool::{Executable, Launcher, Pool};
 use crate::helper::writer;
 use crate::model::Now;
 use crate::sys::clock::monotonic;
 use crate::sys::fs::Dir;
 use crate::sys::output::Output;
-use crate::sys::process::{self, Forked};
+use crate::sys::process::{self, Forked, Standard};
 use crate::sys::signal::{self, SignalFd};
 use crate::sys::{netlink, unix};
 use crate::world::config::{self, Settings};
@@ -38,7 +39,7 @@ use crate::world::constants::Constants;
 use crate::world::files::Files;
 use crate::world::logger;
 use crate::world::watch_dir::WatchDir;
-use crate::world::{OWN_EXECUTABLE, Roots, Sysfs, database, nodes};
+use crate::world::{OWN_EXECUTABLE, Roots, Sysfs, database, missing_parts, nodes, open_own_executable};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
 use std::io::{self, Read};
@@ -55,20 +56,19 @@ const RTNLGRP_LINK: u32 = 1;
 /// Receive buffer of the socket for links: a notification is about 1.5 KiB.
 const LINKS_BUFFER: usize = 16 << 20;
 
-/// First descriptor of socket activation (sd_listen_fds(3)).
-const LISTEN_FDS_START: i32 = 3;
-
-/// Descriptors that a service manager may hand over at most.
-const LISTEN_FDS_MAX: i32 = 1024;
-
 /// Runs the daemon until it is told to end.
 pub fn run(line: CommandLine) -> Result<(), Failure> {
     fill_standard_descriptors().map_err(|e| format!("Cannot open /dev/null: {e}"))?;
+    let passed = Passed::take(line.ready_fd);
     logger::start_daemon(&line.roots);
+    // Until the settings say otherwise.
+    log::set_max_level(Settings::default().log_level);
+    let passed = passed?;
+    let launcher = Launcher::new(null()?, own_executable());
     let own_fds = line.roots.proc.join("self/fd");
     // A daemon that detaches leaves its standard error to others.
     if (!line.daemon || line.debug)
-        && let Err(error) = pass_log_on(&own_fds)
+        && let Err(error) = pass_log_on(&launcher, &own_fds)
     {
         log::warn!("The log is on a disk, and no helper writes it: {error}");
     }
@@ -78,6 +78,9 @@ pub fn run(line: CommandLine) -> Result<(), Failure> {
     let (settings, messages) = config::load(&line.roots, environment, &line.overrides, &command_line);
     log::set_max_level(settings.log_level);
     line.messages.iter().chain(&messages).for_each(|message| log::warn!("{message}"));
+    if line.events.is_none() {
+        missing_parts(&line.roots).iter().for_each(|line| log::warn!("{line}"));
+    }
     signal::reset_actions();
     process::set_umask(0o022);
     // Each disk that is worked on is held open, and there may be thousands.
@@ -85,9 +88,9 @@ pub fn run(line: CommandLine) -> Result<(), Failure> {
         log::warn!("Cannot raise the limit of open files: {error}");
     }
 
-    let ready_fd = line.ready_fd.map(|fd| Output::new(process::take_fd(fd)?, &own_fds)).transpose();
+    let ready_fd = passed.ready.map(|fd| Output::new(fd, &own_fds)).transpose();
     let ready_fd = ready_fd.map_err(|e| format!("--ready-fd: {e}"))?;
-    let sockets = Sockets::open(&line)?;
+    let sockets = Sockets::open(&line, passed.sockets)?;
     let (builtins, messages) =
         Builtins::load(&line.roots, &command_line, text("NET_NAMING_SCHEME").as_deref().map(str::as_bytes));
     messages.iter().for_each(|message| log::warn!("{message}"));
@@ -96,7 +99,7 @@ pub fn run(line: CommandLine) -> Result<(), Failure> {
     let parent = if line.daemon { detach(&line)? } else { None };
     let status = format!("Processing with {} children at max", children_max(&settings));
     let readiness = Readiness::new(&text, ready_fd, parent, status, monotonic());
-    let mut shell = assemble(line, settings, sockets, builtins, rules, readiness)?;
+    let mut shell = assemble(line, settings, &launcher, sockets, builtins, rules, readiness)?;
     let ended = shell.run().map_err(|e| format!("Cannot wait for events: {e}"));
     if let Some(recorder) = shell.recorder.take() {
         recorder.finish();
@@ -117,7 +120,7 @@ struct Sockets {
 }
 
 impl Sockets {
-    fn open(line: &CommandLine) -> Result<Sockets, Failure> {
+    fn open(line: &CommandLine, passed: Vec<OwnedFd>) -> Result<Sockets, Failure> {
         let udev = line.roots.run.join("udev");
         std::fs::create_dir_all(&udev).map_err(|e| format!("Cannot create {}: {e}", udev.display()))?;
         let mut sockets = Sockets::default();
@@ -127,7 +130,8 @@ impl Sockets {
         if line.events.is_some() {
             return Ok(sockets);
         }
-        sockets.take_passed()?;
+        // By type, in any order; names are ignored.
+        passed.into_iter().try_for_each(|fd| sockets.take_one(fd))?;
         if sockets.uevents.is_none() {
             sockets.uevents =
                 Some(intake::open_socket().map_err(|e| format!("Cannot listen for events: {e}"))?);
@@ -143,20 +147,6 @@ impl Sockets {
         let announcer = netlink::open_uevent(0).map_err(|e| format!("Cannot announce events: {e}"))?;
         sockets.announcer = Some(announcer);
         Ok(sockets)
-    }
-
-    /// Socket activation: by type, in any order, names are ignored.
-    fn take_passed(&mut self) -> Result<(), Failure> {
-        let number = |name: &str| std::env::var(name).ok().and_then(|v| v.parse::<i64>().ok());
-        if number("LISTEN_PID") != Some(i64::from(std::process::id())) {
-            return Ok(());
-        }
-        let count = number("LISTEN_FDS").unwrap_or(0).clamp(0, i64::from(LISTEN_FDS_MAX)) as i32;
-        for fd in LISTEN_FDS_START..LISTEN_FDS_START + count {
-            let fd = process::take_fd(fd).map_err(|e| format!("Socket {fd} was not passed to us: {e}"))?;
-            self.take_one(fd)?;
-        }
-        Ok(())
     }
 
     fn take_one(&mut self, fd: OwnedFd) -> Result<(), Failure> {
@@ -225,7 +215,7 @@ fn detach(line: &CommandLine) -> Result<Option<OwnedFd>, Failure> {
             std::env::set_current_dir(Path::new("/")).map_err(failed)?;
             if !line.debug {
                 let null = null()?;
-                for target in 0..3 {
+                for target in [Standard::Input, Standard::Output, Standard::Error] {
                     process::redirect(null.as_fd(), target).map_err(failed)?;
                 }
                 logger::detach();
@@ -240,17 +230,23 @@ fn detach(line: &CommandLine) -> Result<Option<OwnedFd>, Failure> {
 }
 
 /// A log on a disk or in a network would hold the loop when that does not answer: a helper writes it then.
-fn pass_log_on(own_fds: &Path) -> Result<(), Failure> {
+fn pass_log_on(launcher: &Launcher, own_fds: &Path) -> Result<(), Failure> {
     if !logger::may_wait() {
         return Ok(());
     }
-    let started = writer::start(&launcher()?, writer::Content::Log, io::stderr().as_fd());
+    let started = writer::start(launcher, writer::Content::Log, io::stderr().as_fd());
     let output = started.and_then(|(_, socket)| Output::new(socket, own_fds));
     output.map(logger::redirect).map_err(|e| e.to_string())
 }
 
-fn launcher() -> Result<Launcher, Failure> {
-    Ok(Launcher::new(null()?, OWN_EXECUTABLE.to_owned()))
+fn own_executable() -> Executable {
+    match open_own_executable() {
+        Ok(file) => Executable::Open(file),
+        Err(error) => {
+            log::warn!("Our own executable cannot be opened, helpers may not start: {error}");
+            Executable::Named(OWN_EXECUTABLE.to_owned())
+        }
+    }
 }
 
 /// Rules, or none where nothing can be read.
@@ -298,6 +294,7 @@ fn open_intake(line: &CommandLine, socket: Option<OwnedFd>, sources: &Sources) -
 fn assemble(
     line: CommandLine,
     settings: Settings,
+    launcher: &Launcher,
     sockets: Sockets,
     builtins: Builtins,
     rules: Rules,
@@ -310,7 +307,7 @@ fn assemble(
     let config = engine_config(&settings, &line.roots, &builtins);
     let mut recorder = None;
     if let Some(path) = &line.record {
-        let mut created = Recorder::create(path, &launcher()?, &config)
+        let mut created = Recorder::create(path, launcher, &config)
             .map_err(|e| format!("Cannot write {}: {e}", path.display()))?;
         created.rules(&rules.texts());
         recorder = Some(created);
@@ -321,7 +318,7 @@ fn assemble(
     sources.add(signals.as_fd(), super::source::Source::Signals).map_err(failed)?;
     let udev = database::open_udev_dir(&line.roots.run).map_err(failed)?;
     let watches = Watches::new(&line.roots, watch_dir(&udev), &sources).map_err(failed)?;
-    let mut links = Links::new(sockets.links, launcher()?);
+    let mut links = Links::new(sockets.links, launcher.clone());
     links.start(&sources, now).map_err(failed)?;
     let world = World::open(&line.roots, builtins, watches, sockets.announcer);
     let world = world.map_err(|e| format!("Cannot open {}: {e}", line.roots.run.join("udev").display()))?;
@@ -336,7 +333,7 @@ fn assemble(
         intake,
         links,
         children,
-        helpers: Pool::new(launcher()?),
+        helpers: Pool::new(launcher.clone()),
         control: sockets.control.map(|s| Control::new(s, &sources)).transpose().map_err(failed)?,
         status: sockets.status.map(|s| StatusServer::new(s, &sources)).transpose().map_err(failed)?,
         signals: Some(signals),

@@ -45,19 +45,16 @@ pub const WRITER: &str = "writer";
 /// Serves the socket on file descriptor 0 until its other end closes.
 pub fn main(args: Vec<OsString>) -> ExitCode {
     sys::process::set_comm(c"mudev-helper");
-    let socket = match sys::process::take_fd(0) {
-        Ok(socket) if sys::unix::socket_kind(socket.as_fd()).is_ok() => socket,
-        _ => {
-            return fail("is started by mudevd, with a socket as standard input");
-        }
-    };
+    let stdin = std::io::stdin();
+    let socket = stdin.as_fd();
+    if sys::unix::socket_kind(socket).is_err() {
+        return fail("is started by mudevd, with a socket as standard input");
+    }
     let served = match args.get(1).and_then(|a| a.to_str()) {
-        Some(OPERATIONS) => serve_operations(socket.as_fd()),
-        Some(RTNL) => rtnl::serve_rtnl(socket.as_fd()),
-        Some(WRITER) => writer::serve_writer(socket.as_fd()),
-        other => {
-            return fail(&format!("cannot serve {other:?}"));
-        }
+        Some(OPERATIONS) => serve_operations(socket),
+        Some(RTNL) => rtnl::serve_rtnl(socket),
+        Some(WRITER) => writer::serve_writer(socket),
+        other => return fail(&format!("cannot serve {other:?}")),
     };
     match served {
         Ok(()) => ExitCode::SUCCESS,

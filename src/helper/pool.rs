@@ -22,6 +22,7 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
 use std::time::Duration;
 
 /// Helpers at one time, but for those that are slow. What they wait for is not CPU, so a few more than cores do no
@@ -58,29 +59,41 @@ pub trait Register {
     fn watch(&self, socket: BorrowedFd, helper: u64) -> io::Result<()>;
 }
 
-/// How helpers are started.
+/// The file that helpers are started from: ours.
 #[derive(Debug)]
+pub enum Executable {
+    /// Opened once, so that it matters neither what becomes of its name nor whether there is a /proc.
+    Open(File),
+    Named(CString),
+}
+
+/// How helpers are started.
+#[derive(Clone, Debug)]
 pub struct Launcher {
-    /// /dev/null, open for reading and writing.
-    null: File,
-    executable: CString,
+    /// /dev/null, open for reading and writing, and the executable.
+    files: Rc<(File, Executable)>,
 }
 
 impl Launcher {
-    /// Starts `executable`, which must be ours.
-    pub fn new(null: File, executable: CString) -> Launcher {
-        Launcher { null, executable }
+    /// Starts our executable. `null` is open for reading and writing.
+    pub fn new(null: File, executable: Executable) -> Launcher {
+        Launcher { files: Rc::new((null, executable)) }
     }
 
-    /// Starts a helper of one kind; returns it and our end of its socket, non-blocking.
+    /// Starts a helper of one kind; returns it and our end of its socket, non-blocking. That the executable cannot
+    /// be executed shows by its end.
     pub fn start(&self, kind: &str) -> io::Result<(Child, OwnedFd)> {
+        let (null, executable) = &*self.files;
         let (ours, theirs) = unix::seqpacket_pair()?;
         let (mut argv, envp) = (ExecStrings::new(), ExecStrings::new());
         argv.push(&[super::PROGRAM_NAME.as_bytes()]);
         argv.push(&[kind.as_bytes()]);
         let stderr = std::io::stderr();
-        let stdio = [theirs.as_fd(), self.null.as_fd(), stderr.as_fd()];
-        let program = Program::Path(self.executable.clone());
+        let stdio = [theirs.as_fd(), null.as_fd(), stderr.as_fd()];
+        let program = match executable {
+            Executable::Open(file) => Program::File(file.as_fd()),
+            Executable::Named(path) => Program::Path(path.clone()),
+        };
         child::spawn(Spawn { program, argv, envp, stdio }).map(|child| (child, ours))
     }
 }

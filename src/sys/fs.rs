@@ -305,6 +305,17 @@ impl From<OwnedFd> for Dir {
     }
 }
 
+/// Whether files can be made in a folder, and if not, why not.
+pub fn is_writable(folder: &Path) -> io::Result<()> {
+    with_name(folder.as_os_str().as_bytes(), |path| {
+        // SAFETY: the pointer is valid during the call.
+        check(Op::Look, || unsafe {
+            libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::W_OK, libc::AT_EACCESS)
+        })
+    })
+    .map(drop)
+}
+
 /// `fstat(2)`.
 pub fn stat_file(file: &impl AsRawFd) -> io::Result<Stat> {
     let mut raw = MaybeUninit::<libc::stat>::uninit();

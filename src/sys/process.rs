@@ -1,21 +1,20 @@
 //! Our own process and its descriptors: pipes, standard streams, limits, detaching. Children: [`super::child`].
 
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// What programs get that should read and write nothing.
 pub const NULL: &str = "/dev/null";
 
-/// [`NULL`], open both ways. Where there is none (an empty root) an empty file in memory that is sealed:
-/// reading it ends at once, and writing is refused.
+/// [`NULL`], open both ways. Where there is none (an empty root), or none that may be opened, an empty file in
+/// memory that is sealed: reading it ends at once, and writing is refused.
 pub fn open_null() -> io::Result<File> {
-    File::options().read(true).write(true).open(NULL).or_else(|error| match error.kind() {
-        io::ErrorKind::NotFound => sealed_empty_file(),
-        _ => Err(error),
-    })
+    File::options().read(true).write(true).open(NULL).or_else(|_| sealed_empty_file())
 }
 
 fn sealed_empty_file() -> io::Result<File> {
@@ -97,11 +96,16 @@ pub enum Forked {
     Child,
 }
 
-/// Forks a process with one thread.
+/// Forks. EINVAL if this process has more than one thread: the child would have only this one, and whatever the
+/// others held would stay locked.
 pub fn fork() -> io::Result<Forked> {
-    // SAFETY: the callers are single-threaded, so the child may go on as it likes.
-    let pid = unsafe { libc::fork() };
-    match pid {
+    // SAFETY: no memory involved. For a process with one thread this changes nothing, for others it fails
+    // (unshare(2)).
+    if unsafe { libc::unshare(libc::CLONE_THREAD) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: there is one thread, this one, so the child may go on as it likes.
+    match unsafe { libc::fork() } {
         0 => Ok(Forked::Child),
         pid if pid > 0 => Ok(Forked::Parent),
         _ => Err(io::Error::last_os_error()),
@@ -114,10 +118,21 @@ pub fn new_session() -> io::Result<()> {
     if unsafe { libc::setsid() } < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Makes `target` (0, 1, 2) refer to what `fd` refers to.
-pub fn redirect(fd: BorrowedFd, target: RawFd) -> io::Result<()> {
-    // SAFETY: no memory involved; Rust owns none of the three standard descriptors.
-    if unsafe { libc::dup2(fd.as_raw_fd(), target) } < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+/// The descriptors that every process has. Nobody owns them in the sense of [`OwnedFd`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standard {
+    Input = 0,
+    Output = 1,
+    Error = 2,
+}
+
+/// Makes a standard descriptor refer to what `fd` refers to.
+pub fn redirect(fd: BorrowedFd, target: Standard) -> io::Result<()> {
+    // SAFETY: no memory involved, and no owned descriptor has these numbers.
+    if unsafe { libc::dup2(fd.as_raw_fd(), target as RawFd) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
 }
 
 /// Whether a descriptor number is open.
@@ -126,16 +141,36 @@ pub fn is_open(fd: RawFd) -> bool {
     unsafe { libc::fcntl(fd, libc::F_GETFD) >= 0 }
 }
 
-/// Takes over a descriptor that was handed to us by number (socket activation, notification-fd),
-/// close-on-exec from now on. The caller vouches that nobody else has taken it: EBADF if it is not open.
-pub fn take_fd(fd: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: checked to be open; ownership is what the number was given to us for.
+/// Takes over a descriptor that this process was started with, by its number; close-on-exec from now on.
+///
+/// EBADF if it is not open or one of the [`Standard`] ones. EBUSY if it is ours: exec leaves no descriptor that
+/// is close-on-exec, and whatever is opened here is, as is what was taken by this before.
+pub fn take_inherited(fd: RawFd) -> io::Result<OwnedFd> {
+    if fd <= Standard::Error as RawFd {
+        return Err(io::Error::from_raw_os_error(libc::EBADF));
+    }
+    // SAFETY: no memory involved; the descriptor has no owner here, as said above, until this one.
     unsafe {
+        match libc::fcntl(fd, libc::F_GETFD) {
+            flags if flags < 0 => return Err(io::Error::last_os_error()),
+            flags if flags & libc::FD_CLOEXEC != 0 => return Err(io::Error::from_raw_os_error(libc::EBUSY)),
+            _ => {}
+        }
         if libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) < 0 {
             return Err(io::Error::last_os_error());
         }
         Ok(OwnedFd::from_raw_fd(fd))
     }
+}
+
+/// The path that this process was executed by, as whoever did it gave it: perhaps relative to the working
+/// directory of then. None if the kernel does not say.
+pub fn executed_path() -> Option<PathBuf> {
+    // SAFETY: no memory involved.
+    let address = unsafe { libc::getauxval(libc::AT_EXECFN) };
+    // SAFETY: the kernel has put a terminated string there that stays as long as the process, or nothing.
+    let path = (address != 0).then(|| unsafe { CStr::from_ptr(address as *const c_char) })?;
+    Some(OsStr::from_bytes(path.to_bytes()).into())
 }
 
 /// Sets the file mode creation mask.
@@ -226,5 +261,35 @@ mod tests {
         let mut text = Vec::new();
         assert_eq!(file.read_to_end(&mut text).unwrap(), 0);
         assert_eq!(file.write(b"x").unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+    }
+
+    #[test]
+    fn only_what_was_inherited_is_taken_and_only_once() {
+        let errno = |fd| take_inherited(fd).map(|_| ()).unwrap_err().raw_os_error();
+        let (reader, _writer) = pipe().unwrap();
+        assert_eq!(errno(reader.as_raw_fd()), Some(libc::EBUSY), "it is ours");
+        for fd in [-1, 0, 1, 2, 1_000_000] {
+            assert_eq!(errno(fd), Some(libc::EBADF), "{fd}");
+        }
+        // As if it had been there from the start.
+        // SAFETY: a number of an open file that nobody owns comes from it.
+        let inherited = unsafe { libc::dup(reader.as_raw_fd()) };
+        let taken = take_inherited(inherited).unwrap();
+        assert_eq!((taken.as_raw_fd(), errno(inherited)), (inherited, Some(libc::EBUSY)));
+    }
+
+    #[test]
+    fn a_process_with_threads_does_not_fork() {
+        // The harness has at least one more.
+        std::thread::scope(|scope| {
+            let error = scope.spawn(|| fork().map(|_| ()).unwrap_err().raw_os_error()).join().unwrap();
+            assert_eq!(error, Some(libc::EINVAL));
+        });
+    }
+
+    #[test]
+    fn a_process_knows_what_it_was_executed_by() {
+        let path = std::fs::canonicalize(executed_path().unwrap()).unwrap();
+        assert_eq!(path, std::env::current_exe().unwrap());
     }
 }

@@ -89,13 +89,27 @@ pub fn seqpacket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     }
 }
 
-fn option<T>(fd: BorrowedFd, level: c_int, name: c_int) -> io::Result<T> {
+/// What getsockopt(2) may write into: any bytes of its size are one.
+///
+/// # Safety
+/// Only for types for which that holds.
+unsafe trait OptionValue: Copy {}
+// SAFETY: a number.
+unsafe impl OptionValue for c_int {}
+// SAFETY: three numbers.
+unsafe impl OptionValue for libc::ucred {}
+
+/// An option of a socket. EINVAL if it is not as large as the type says.
+fn option<T: OptionValue>(fd: BorrowedFd, level: c_int, name: c_int) -> io::Result<T> {
     let mut value = MaybeUninit::<T>::zeroed();
     let mut len = size_of::<T>() as libc::socklen_t;
-    // SAFETY: callers choose T as socket(7) says; all of them are integers, for which zero is valid.
+    // SAFETY: the kernel writes at most the size of the type, and any bytes are a value of it.
     unsafe {
         check(libc::getsockopt(fd.as_raw_fd(), level, name, value.as_mut_ptr().cast(), &mut len))?;
-        Ok(value.assume_init())
+        match len as usize == size_of::<T>() {
+            true => Ok(value.assume_init()),
+            false => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+        }
     }
 }
 

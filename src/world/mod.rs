@@ -28,11 +28,22 @@ pub use sysfs::Sysfs;
 
 use bstr::ByteSlice;
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
-/// Our own executable, whatever became of its file. Helpers are started from it.
+/// Our own executable, whatever became of its file.
 pub const OWN_EXECUTABLE: &std::ffi::CStr = c"/proc/self/exe";
+
+/// Opens [`OWN_EXECUTABLE`] to be executed, or, without a /proc, the file that has the path that we were executed
+/// by: at the start, when that is still the same.
+pub fn open_own_executable() -> io::Result<File> {
+    let open = |path: &Path| File::options().read(true).custom_flags(libc::O_PATH).open(path);
+    open(Path::new(OsStr::from_bytes(OWN_EXECUTABLE.to_bytes())))
+        .or_else(|error| crate::sys::process::executed_path().map_or(Err(error), |path| open(&path)))
+}
 
 /// Where the system stands; tests and people may move each of them (`--sys-dir` and so on).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,6 +112,35 @@ impl Roots {
     pub fn sys_is_real(&self) -> bool {
         self.sys == std::path::Path::new("/sys")
     }
+}
+
+/// What of the system is not there, and what that means: one line each, said at the start.
+pub fn missing_parts(roots: &Roots) -> Vec<String> {
+    let lacks = |root: &Path, part: &str| !root.join(part).exists();
+    let mut lines = Vec::new();
+    let mut say = |root: &Path, what: &str| lines.push(format!("{} {what}", root.display()));
+    if lacks(&roots.proc, "self") {
+        say(&roots.proc, "is not mounted: no settings of the kernel command line, no kernel parameters");
+    }
+    if lacks(&roots.sys, "devices") {
+        say(
+            &roots.sys,
+            "is not mounted: devices have no attributes and no parents, and none can be triggered",
+        );
+    }
+    match crate::sys::fs::is_writable(&roots.dev) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            say(&roots.dev, "is not there: nothing is done to nodes, and no symlinks are made");
+        }
+        Err(error) => {
+            say(
+                &roots.dev,
+                &format!("cannot be written to, so nodes and symlinks stay as they are: {error}"),
+            );
+        }
+    }
+    lines
 }
 
 /// The folder for temporary files, or for those that survive a boot: the usual one, unless TMPDIR, TEMP or
