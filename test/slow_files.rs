@@ -179,6 +179,25 @@ fn an_attribute_whose_name_leads_out_of_sysfs_holds_up_its_own_event_only() {
 }
 
 #[test]
+fn an_attribute_is_not_written_where_its_name_leads_out_of_sysfs_to_a_slow_file_system() {
+    in_cell(|| {
+        let never = Gate::closed();
+        let files = vec![File::text("value", "x").waits(Step::Lookup, never.clone())];
+        let slow = Fuse::mount(Path::new("/run/slow"), files).expect("mounts");
+        let rules = "KERNEL==\"zero\", ATTR{../../../../../run/slow/value/x}=\"1\", \
+            ATTR{subsystem/../../../../run/*/value/x}=\"1\"\n";
+        let mut live = Live::start(rules);
+        let asks = change(ASKS);
+        live.announced_that("the event", |message| message.get("SYNTH_UUID") == asks);
+        assert_eq!(never.waiting(), 0, "nobody has looked");
+        let log = live::log();
+        assert_eq!(log.matches("is not written").count(), 2, "{log}");
+        drop(slow);
+        live.stop();
+    });
+}
+
+#[test]
 fn a_file_that_never_comes_costs_its_own_event_only() {
     in_cell(|| {
         let never = Gate::closed();

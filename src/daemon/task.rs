@@ -248,7 +248,7 @@ impl Answers {
                 Answer::Parent(Arc::new(self.parent_state(links, job, event, *index, facts)?))
             }
             Ask::Mode { path } => Answer::Mode(self.mode(links, event, path, facts)?),
-            Ask::Sysctl { name } => Answer::Text(self.files.sysctl_read(name)),
+            Ask::Sysctl { name } => Answer::Text(known_file(facts, || self.files.sysctl_read(name))?),
             Ask::File { path } => Answer::Text(known_file(facts, || self.files.file(path))?),
             Ask::CommandLine => Answer::Text(self.files.command_line(&self.constants)),
             Ask::Constant(constant) => Answer::Text(Ok(self.constants.get(*constant).map(BString::from))),

@@ -20,6 +20,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// What looking something up on a file system may wait for.
@@ -206,6 +207,15 @@ impl AtOnce {
         file.read_to_end(&mut text)?;
         Ok(text)
     }
+}
+
+/// Whether a path leads to no other mount than that of the folder it begins in, which is in memory. Where the kernel
+/// cannot say it, yes.
+pub fn stays_on_mount(folder: &Path, path: &[u8]) -> bool {
+    let mut options = File::options();
+    let Ok(folder) = options.read(true).custom_flags(libc::O_PATH).open(folder) else { return true };
+    let opened = at_once::open(Lookup::OnMountOf(&folder.into()), path, libc::O_PATH);
+    opened.err().and_then(|error| error.raw_os_error()) != Some(libc::EXDEV)
 }
 
 /// Finds a path below a mount's root. None if it leads elsewhere, or another mount is in its place.

@@ -7,7 +7,7 @@
 //! Sources: rules.md 3.5, 3.6, 4 and 8.5.
 
 use super::Roots;
-use super::at_once::AtOnce;
+use super::at_once::{self, AtOnce};
 use super::constants::Constants;
 use super::sysfs::Sysfs;
 use crate::model::Errno;
@@ -85,12 +85,20 @@ impl Files {
 
     /// A kernel parameter, its name in slash form below `/proc/sys`. None if there is no such
     /// parameter; EINVAL for a name that leads elsewhere.
-    pub fn sysctl_read(&self, name: &[u8]) -> Result<Option<BString>, Errno> {
-        match read_bounded(&self.sysctl_path(name)?, PARAMETER_MAX) {
+    pub fn sysctl_read(&self, name: &[u8]) -> Found<Result<Option<BString>, Errno>> {
+        let path = match self.sysctl_path(name) {
+            Ok(path) => path,
+            Err(errno) => return Found::Here(Err(errno)),
+        };
+        // The one place in there where a file system is mounted, often not before somebody looks.
+        if path.starts_with(self.roots.proc.join("sys/fs/binfmt_misc")) {
+            return Found::At(path);
+        }
+        Found::Here(match read_bounded(&path, PARAMETER_MAX) {
             Ok(value) => Ok(Some(value)),
             Err(Errno(libc::ENOENT)) => Ok(None),
             Err(error) => Err(error),
-        }
+        })
     }
 
     /// Path of the kernel parameter that SYSCTL= names (slash form), for [`write_parameter`].
@@ -143,14 +151,17 @@ impl Files {
     /// below the device; one `*/` is expanded. The symlinks before the last component are followed,
     /// and the result must lie in sysfs (EXDEV). ENODEV, ENOENT if there is no such.
     pub fn write_attr_target(&self, devpath: &[u8], target: &[u8]) -> Result<BString, Errno> {
-        let path = match split_named(target) {
+        let (devpath, name) = match split_named(target) {
             Some((subsystem, sysname, rest)) => {
-                let device = self.sysfs.device_of(subsystem, sysname);
-                self.sysfs.path_of(&device.ok_or(Errno(libc::ENODEV))?, rest)
+                (self.sysfs.device_of(subsystem, sysname).ok_or(Errno(libc::ENODEV))?, rest)
             }
-            None => self.sysfs.path_of(devpath, target),
+            None => (devpath.into(), target.as_bstr()),
         };
-        let path = expand_star(path)?.ok_or(Errno(libc::ENOENT))?;
+        // Looking further may wait for whatever is mounted there.
+        if !Sysfs::is_inside(&devpath, name) && !self.stays_in_sysfs(&devpath, name) {
+            return Err(Errno(libc::EXDEV));
+        }
+        let path = expand_star(self.sysfs.path_of(&devpath, name))?.ok_or(Errno(libc::ENOENT))?;
         let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(Errno(libc::EINVAL));
         };
@@ -159,6 +170,13 @@ impl Files {
             return Err(Errno(libc::EXDEV));
         }
         Ok(folder.join(name).into_os_string().into_vec().into())
+    }
+
+    /// Whether the folder of an attribute lies on no other mount, as far as it is known before a star.
+    fn stays_in_sysfs(&self, devpath: &[u8], name: &[u8]) -> bool {
+        let path = [devpath, b"/", name].concat();
+        let folder = path.find("/*/").or_else(|| path.rfind_byte(b'/')).map_or(&path[..], |at| &path[..at]);
+        at_once::stays_on_mount(self.sysfs.root(), folder.trim_start_with(|c| c == '/'))
     }
 }
 
@@ -371,11 +389,17 @@ mod tests {
     fn parameters_are_read_and_written_below_proc_sys_only() {
         let tree = tree();
         let files = Files::new(&tree.roots());
-        assert_eq!(files.sysctl_read(b"net/ipv4/conf/eth0.1/x"), Ok(Some("1\n".into())));
-        assert_eq!(files.sysctl_read(b"net/none"), Ok(None));
-        assert!(files.sysctl_read(b"kernel").is_err());
+        let read = |name: &[u8]| match files.sysctl_read(name) {
+            Found::Here(value) => value,
+            Found::At(path) => panic!("{path:?} is for helpers"),
+        };
+        assert_eq!(read(b"net/ipv4/conf/eth0.1/x"), Ok(Some("1\n".into())));
+        assert_eq!(read(b"net/none"), Ok(None));
+        assert!(read(b"kernel").is_err());
+        let automount = files.sysctl_read(b"fs/binfmt_misc/status");
+        assert_eq!(automount, Found::At(tree.path("proc/sys/fs/binfmt_misc/status")));
         for name in [&b"../../secret"[..], b"net/../net", b"./net", b"net//x", b""] {
-            assert_eq!(files.sysctl_read(name), Err(Errno(libc::EINVAL)), "{}", name.as_bstr());
+            assert_eq!(read(name), Err(Errno(libc::EINVAL)), "{}", name.as_bstr());
             assert_eq!(files.sysctl_target(name), Err(Errno(libc::EINVAL)));
         }
         let write = |name: &[u8], value: &[u8]| write_parameter(place(&files.sysctl_target(name)?), value);
