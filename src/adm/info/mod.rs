@@ -28,7 +28,7 @@ pub const HELP: &str = concat!(
     "info [OPTIONS] [DEVICE...]
 
 Show devices. A DEVICE is a path in /dev or /sys, a device id (b8:0, n1, +pci:0000:00:02.0) or the
-name of a unit (dev-sda.device). Of -q, -a, -t, -e, -c and -d the last one of the others but -q holds.
+name of a unit (dev-sda.device). Of -a, -t, -e, -c and -d the last one holds.
 
   -q --query=TYPE             What to show: name, symlink, path, property (or env), all (default)
      --property=NAME,...      Only these properties
