@@ -2,8 +2,9 @@
 //! they are looked at from time to time.
 
 use crate::model::Now;
-use crate::sys::child::Child;
+use crate::sys::child::{Child, Ended};
 use bstr::{BStr, BString};
+use std::io;
 use std::time::Duration;
 
 /// Between two looks. One that hangs in the kernel may do so for long.
@@ -46,7 +47,13 @@ impl Dying {
     /// Reaps those that have ended by now.
     pub fn reap(&mut self, now: Now) {
         self.looked_at = now;
-        self.children.retain_mut(|(child, _)| matches!(child.try_wait(), Ok(None)));
+        self.children.retain_mut(|(child, device)| match child.try_wait() {
+            Ok(Some(Ended::NotExecuted(errno))) if device.is_empty() => {
+                log::error!("A helper cannot be executed: {}", io::Error::from_raw_os_error(errno));
+                false
+            }
+            ended => matches!(ended, Ok(None)),
+        });
     }
 
     /// When to look again.

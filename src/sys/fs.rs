@@ -317,26 +317,27 @@ pub fn is_writable(folder: &Path) -> io::Result<()> {
 }
 
 /// `fstat(2)`.
-pub fn stat_file(file: &impl AsRawFd) -> io::Result<Stat> {
+pub fn stat_file(file: &impl AsFd) -> io::Result<Stat> {
     let mut raw = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: the pointer is valid during the call.
-    check(Op::Look, || unsafe { libc::fstat(file.as_raw_fd(), raw.as_mut_ptr()) })?;
+    check(Op::Look, || unsafe { libc::fstat(file.as_fd().as_raw_fd(), raw.as_mut_ptr()) })?;
     // SAFETY: the call succeeded, so the kernel filled it in.
     Ok(Stat::of(unsafe { raw.assume_init_ref() }))
 }
 
 /// `fchmod(2)`.
-pub fn chmod_file(file: &impl AsRawFd, mode: u32) -> io::Result<()> {
+pub fn chmod_file(file: &impl AsFd, mode: u32) -> io::Result<()> {
     // SAFETY: no memory is passed.
-    check(Op::Change, || unsafe { libc::fchmod(file.as_raw_fd(), mode) })
+    check(Op::Change, || unsafe { libc::fchmod(file.as_fd().as_raw_fd(), mode) })
 }
 
 /// One `read(2)` into the room that the buffer has; returns how many bytes were added.
-pub fn read_more(file: &impl AsRawFd, buffer: &mut Vec<u8>) -> io::Result<usize> {
+pub fn read_more(file: &impl AsFd, buffer: &mut Vec<u8>) -> io::Result<usize> {
     let room = buffer.spare_capacity_mut();
     // SAFETY: the kernel writes at most the given number of bytes to the spare room.
-    let got =
-        repeat(Op::Read, || unsafe { libc::read(file.as_raw_fd(), room.as_mut_ptr().cast(), room.len()) })?;
+    let got = repeat(Op::Read, || unsafe {
+        libc::read(file.as_fd().as_raw_fd(), room.as_mut_ptr().cast(), room.len())
+    })?;
     // SAFETY: the kernel wrote the first `got` bytes of the spare room.
     unsafe { buffer.set_len(buffer.len() + got) };
     Ok(got)
@@ -366,9 +367,9 @@ pub fn content_of(file: &File, limit: usize) -> io::Result<Vec<u8>> {
 }
 
 /// One `write(2)`; returns how many bytes were taken.
-pub fn write_once(file: &impl AsRawFd, bytes: &[u8]) -> io::Result<usize> {
+pub fn write_once(file: &impl AsFd, bytes: &[u8]) -> io::Result<usize> {
     // SAFETY: the kernel reads at most the given number of bytes.
-    repeat(Op::Write, || unsafe { libc::write(file.as_raw_fd(), bytes.as_ptr().cast(), bytes.len()) })
+    repeat(Op::Write, || unsafe { libc::write(file.as_fd().as_raw_fd(), bytes.as_ptr().cast(), bytes.len()) })
 }
 
 /// Kind of a [`try_lock`].
@@ -380,13 +381,13 @@ pub enum Lock {
 
 /// `flock(2)` without waiting: false if someone else holds it. The lock ends when the last handle of
 /// the open file is closed.
-pub fn try_lock(file: &impl AsRawFd, lock: Lock) -> io::Result<bool> {
+pub fn try_lock(file: &impl AsFd, lock: Lock) -> io::Result<bool> {
     let operation = match lock {
         Lock::Shared => libc::LOCK_SH,
         Lock::Exclusive => libc::LOCK_EX,
     };
     // SAFETY: no memory is passed.
-    match check(Op::Look, || unsafe { libc::flock(file.as_raw_fd(), operation | libc::LOCK_NB) }) {
+    match check(Op::Look, || unsafe { libc::flock(file.as_fd().as_raw_fd(), operation | libc::LOCK_NB) }) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
         Err(error) => Err(error),
@@ -394,9 +395,9 @@ pub fn try_lock(file: &impl AsRawFd, lock: Lock) -> io::Result<bool> {
 }
 
 /// Gives up the lock of an open file, whoever else has it open.
-pub fn unlock(file: &impl AsRawFd) -> io::Result<()> {
+pub fn unlock(file: &impl AsFd) -> io::Result<()> {
     // SAFETY: no memory is passed.
-    check(Op::Look, || unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_UN) })
+    check(Op::Look, || unsafe { libc::flock(file.as_fd().as_raw_fd(), libc::LOCK_UN) })
 }
 
 fn openat(dir: RawFd, name: &[u8], flags: i32, mode: u32) -> io::Result<OwnedFd> {

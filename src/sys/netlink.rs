@@ -6,7 +6,7 @@
 
 use std::io;
 use std::mem::{MaybeUninit, size_of, zeroed};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// Who sent a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -328,11 +328,11 @@ fn kernel_address(groups: u32) -> libc::sockaddr_nl {
     address
 }
 
-fn set_option(socket: &impl AsRawFd, level: i32, name: i32, value: i32) -> io::Result<()> {
+fn set_option(socket: &impl AsFd, level: i32, name: i32, value: i32) -> io::Result<()> {
     // SAFETY: the value is valid for the size given.
     let result = unsafe {
         libc::setsockopt(
-            socket.as_raw_fd(),
+            socket.as_fd().as_raw_fd(),
             level,
             name,
             (&raw const value).cast(),
