@@ -223,7 +223,11 @@ impl Links {
     /// waits.
     pub fn send_requests(&mut self, sources: &Sources, now: Now, answered: &mut Answered) {
         self.send_outgoing();
-        if self.outgoing.is_some() || !self.exchange.has_waiting(now) || !self.catch_up(now, answered) {
+        if self.outgoing.is_some() || !self.exchange.has_waiting(now) {
+            return;
+        }
+        // Mostly the turn began with that, and nothing was read since.
+        if !self.exchange.may_issue() && !self.catch_up(now, answered) {
             return;
         }
         if self.helper.is_none() {

@@ -266,10 +266,15 @@ impl<W> Exchange<W> {
         !self.waiting.is_empty() && self.sent.front().is_none_or(|sent| sent.deadline > now)
     }
 
+    /// Whether requests may leave; if not, [`Exchange::caught_up`] has to come first.
+    pub fn may_issue(&self) -> bool {
+        self.table.may_ask() && !self.holds()
+    }
+
     /// A datagram of requests for the helper, of `room` bytes or of one request. None if there is nothing to
     /// send, or if it has to wait for [`Exchange::caught_up`].
     pub fn issue(&mut self, room: usize, now: Now) -> Option<Vec<u8>> {
-        if !self.has_waiting(now) || self.holds() || !self.table.may_ask() {
+        if !self.has_waiting(now) || !self.may_issue() {
             return None;
         }
         let mut datagram = Vec::new();
