@@ -2,8 +2,9 @@
 //!
 //! The wanted name and alternative names are returned; the rules decide whether they become NAME, and
 //! the event renames at its end. Everything else goes in one request to the kernel, which is not sent
-//! when the link has all of it already, as the kernel says when asked. What must stay true: a veth under the default file costs two
-//! attributes (`addr_assign_type`, `name_assign_type`) and none where the file does not ask for them.
+//! when the link has all of it already, as the kernel says when asked. What must stay true: a veth under the
+//! default file costs two attributes (`addr_assign_type`, `name_assign_type`) and none where the file does
+//! not ask for them.
 
 use super::link_facts::LinkFacts;
 use super::link_file::{ALT_NAME_MAX, LinkFile, LinkFiles, MacPolicy, NAME_MAX, NamePolicy};

@@ -113,11 +113,14 @@ pub struct Links {
     pub overruns: u64,
 }
 
-/// What is said once, until it is over.
+/// What was said and need not be said again.
 #[derive(Default)]
 struct Said {
+    /// A message is longer than what is read.
     too_long: bool,
+    /// Until one succeeds.
     dump_failed: bool,
+    /// Until one starts.
     no_helper: bool,
 }
 
@@ -483,5 +486,76 @@ impl Drop for Links {
         if let Some(helper) = &self.helper {
             let _ = helper.child.signal(libc::SIGKILL);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::links::Mark;
+    use crate::sys::{netlink, process};
+
+    /// Turns of the loop, until `done`.
+    fn turn_until(
+        links: &mut Links,
+        sources: &Sources,
+        answered: &mut Answered,
+        done: fn(&Links, &Answered) -> bool,
+    ) {
+        let now = Now::from_secs(5);
+        for _ in 0..10 {
+            links.read(true, now, answered);
+            links.send_requests(sources, now, answered);
+            if done(links, answered) {
+                return;
+            }
+            if let Some(helper) = &links.helper {
+                assert!(process::wait_readable(helper.socket.as_fd(), Duration::from_secs(20)).unwrap());
+                let id = helper.id;
+                links.set_helper_ready(id);
+            }
+        }
+        panic!("it does not come to an end");
+    }
+
+    #[test]
+    fn without_a_helper_the_daemon_is_ready_all_the_same_and_the_dump_is_tried_again() {
+        let poll = mio::Poll::new().unwrap();
+        let sources = Sources::new(&poll).unwrap();
+        let own = std::env::current_exe().unwrap();
+        let launcher = Launcher::new(std::fs::File::open(own).unwrap(), c"no such program".to_owned());
+        let mut links = Links::new(Some(netlink::open_route(false).unwrap()), launcher);
+        let now = Now::from_secs(5);
+        assert!(!links.is_settled());
+        links.start(&sources, now).unwrap();
+        let mut answered = Answered::default();
+        turn_until(&mut links, &sources, &mut answered, |links, _| links.is_settled());
+        assert!(!links.is_complete());
+        // A job that asks for a link is not left waiting.
+        links.refresh(JobId(1), IfIndex(1), false, now);
+        let rename = crate::links::request::set_name(IfIndex(1), b"x", 0);
+        links.request(rename, RtnlFor::Job(JobId(2)), now + now);
+        turn_until(&mut links, &sources, &mut answered, |_, answered| !answered.replies.is_empty());
+        assert_eq!(answered.heard, [JobId(1)]);
+        assert_eq!(answered.replies[0].1.result, Err(Errno(libc::EIO)));
+        assert!(links.exchange.wants_dump() && links.timeout().is_some_and(|at| at <= now + DUMP_PAUSE));
+        assert!(!links.exchange.table.is_fresh(IfIndex(1), Mark::ANY));
+    }
+
+    #[test]
+    fn a_job_waits_for_the_reply_to_its_own_request() {
+        let launcher = Launcher::new(
+            std::fs::File::open(std::env::current_exe().unwrap()).unwrap(),
+            c"no such program".to_owned(),
+        );
+        let mut links = Links::new(None, launcher);
+        let (now, mut answered) = (Now::from_secs(5), Answered::default());
+        links.refresh(JobId(1), IfIndex(1), false, now);
+        links.refresh(JobId(2), IfIndex(1), false, now);
+        links.park(JobId(3), IfIndex(1), now);
+        links.release(IfIndex(1), 1, &mut answered);
+        assert_eq!(answered.heard, [JobId(1), JobId(3)]);
+        links.release(IfIndex(1), 2, &mut answered);
+        assert_eq!((answered.heard.len(), links.parked()), (3, 0));
     }
 }
