@@ -492,8 +492,14 @@ impl Drop for Links {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::helper::pool::Executable;
     use crate::links::Mark;
     use crate::sys::{netlink, process};
+
+    fn no_launcher() -> Launcher {
+        let null = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
+        Launcher::new(null, Executable::Named(c"no such program".to_owned()))
+    }
 
     /// Turns of the loop, until `done`.
     fn turn_until(
@@ -522,9 +528,7 @@ mod tests {
     fn without_a_helper_the_daemon_is_ready_all_the_same_and_the_dump_is_tried_again() {
         let poll = mio::Poll::new().unwrap();
         let sources = Sources::new(&poll).unwrap();
-        let own = std::env::current_exe().unwrap();
-        let launcher = Launcher::new(std::fs::File::open(own).unwrap(), c"no such program".to_owned());
-        let mut links = Links::new(Some(netlink::open_route(false).unwrap()), launcher);
+        let mut links = Links::new(Some(netlink::open_route(false).unwrap()), no_launcher());
         let now = Now::from_secs(5);
         assert!(!links.is_settled());
         links.start(&sources, now).unwrap();
@@ -544,11 +548,7 @@ mod tests {
 
     #[test]
     fn a_job_waits_for_the_reply_to_its_own_request() {
-        let launcher = Launcher::new(
-            std::fs::File::open(std::env::current_exe().unwrap()).unwrap(),
-            c"no such program".to_owned(),
-        );
-        let mut links = Links::new(None, launcher);
+        let mut links = Links::new(None, no_launcher());
         let (now, mut answered) = (Now::from_secs(5), Answered::default());
         links.refresh(JobId(1), IfIndex(1), false, now);
         links.refresh(JobId(2), IfIndex(1), false, now);
