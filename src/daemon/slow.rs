@@ -3,7 +3,7 @@
 //! Must stay true: which are slow is learnt from waits that are the read's own, and a read that is quick costs
 //! nothing more for it. So the loop only looks at the clock. What took long is *suspected*: a helper
 //! reads it the next time, in which nothing else can wait, and tells. What was quick there is read by the
-//! loop again, and watched closely.
+//! loop again, and watched closely for a while.
 
 use crate::world::patience;
 use bstr::{BStr, BString};
@@ -12,13 +12,16 @@ use std::collections::HashMap;
 /// Attributes remembered at most; what is slow beyond that is read by the loop.
 const MAX: usize = 1024;
 
+/// How often what was suspected without cause is watched: each time costs two system calls.
+const WATCHED: u8 = 100;
+
 /// What is known of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pace {
     /// It once took long on the loop. A helper finds out why.
     Suspected,
-    /// It was suspected without cause.
-    Watched,
+    /// It was suspected without cause, and is watched for so many more reads.
+    Watched(u8),
     /// Reading it waits.
     Slow,
 }
@@ -56,13 +59,27 @@ impl SlowAttributes {
         }
     }
 
+    fn forget(&mut self, subsystem: &BStr, name: &BStr) {
+        if self.known.get_mut(subsystem).is_some_and(|names| names.remove(name).is_some()) {
+            self.count -= 1;
+        }
+    }
+
     /// Reads an attribute on the loop, and remembers it if that took long.
     pub fn read<T>(&mut self, subsystem: &BStr, name: &BStr, read: impl FnOnce() -> T) -> T {
-        let watched = self.pace(subsystem, name) == Some(Pace::Watched);
-        let (value, long) = if watched { patience::watch(read) } else { patience::time(read) };
-        if long {
-            log::debug!("Attribute {name} of {subsystem} took long: a helper reads it the next time");
-            self.set(subsystem, name, if watched { Pace::Slow } else { Pace::Suspected });
+        let Some(Pace::Watched(left)) = self.pace(subsystem, name) else {
+            let (value, long) = patience::time(read);
+            if long {
+                log::debug!("Attribute {name} of {subsystem} took long: a helper reads it the next time");
+                self.set(subsystem, name, Pace::Suspected);
+            }
+            return value;
+        };
+        let (value, waited) = patience::watch(read);
+        match left.checked_sub(1) {
+            _ if waited => self.set(subsystem, name, Pace::Slow),
+            Some(left) => self.set(subsystem, name, Pace::Watched(left)),
+            None => self.forget(subsystem, name),
         }
         value
     }
@@ -73,7 +90,7 @@ impl SlowAttributes {
             if waited {
                 log::info!("Attribute {name} of {subsystem} is slow: helpers read it from now on");
             }
-            self.set(subsystem, name, if waited { Pace::Slow } else { Pace::Watched });
+            self.set(subsystem, name, if waited { Pace::Slow } else { Pace::Watched(WATCHED) });
         }
     }
 }
@@ -109,9 +126,19 @@ mod tests {
         slow.learn(block, size, false);
         assert!(!slow.is_for_helper(block, size));
         slow.read(block, size, || ());
-        assert!(!slow.is_for_helper(block, size));
+        assert_eq!(slow.pace(block, size), Some(Pace::Watched(WATCHED - 1)));
         slow.read(block, size, sleep);
         assert_eq!(slow.pace(block, size), Some(Pace::Slow), "no helper needs to say it");
+    }
+
+    #[test]
+    fn what_was_quick_for_long_is_watched_no_more() {
+        let mut slow = SlowAttributes::default();
+        let (block, size) = (BStr::new(BLOCK.0), BStr::new(BLOCK.1));
+        slow.set(block, size, Pace::Suspected);
+        slow.learn(block, size, false);
+        (0..=WATCHED).for_each(|_| slow.read(block, size, || ()));
+        assert_eq!((slow.pace(block, size), slow.count), (None, 0));
     }
 
     #[test]

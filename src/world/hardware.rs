@@ -126,6 +126,9 @@ fn of_subsystem(subsystem: &[u8]) -> Option<Names> {
 /// The same for devices of all subsystems: memory chips, and a lock that is held while a driver binds.
 const EVERYWHERE: Names = Only(&["eeprom", "nvmem", "driver_override"]);
 
+/// Folders of attributes that are asked for often and are no devices of their own.
+pub const GROUPS: [&str; 7] = ["capabilities", "dm", "id", "md", "power", "queue", "statistics"];
+
 /// Folders of attributes that are queries to the device, wherever they are: UFS.
 const FOLDERS: [&str; 9] = [
     "attributes",

@@ -37,6 +37,8 @@ pub struct Sysfs {
 /// See [`Sysfs::knowing`].
 #[derive(Clone, Debug, Default)]
 struct Hardware {
+    /// Something is read for which hardware may be asked.
+    is_asked: bool,
     known: Vec<(Place, Result<BString, Errno>)>,
     /// Where something is neither known nor wanted: nobody could read the last one.
     gave_up: bool,
@@ -62,8 +64,7 @@ impl Sysfs {
         Sysfs { root, real_root, hardware: None }
     }
 
-    /// The same tree for who must not wait: attributes that ask the hardware are only read as
-    /// [`Sysfs::knowing`] has it.
+    /// The same tree for who must not wait: [`Sysfs::knowing`] reads no attributes that ask the hardware.
     pub fn without_hardware(self) -> Sysfs {
         Sysfs { hardware: Some(RefCell::default()), ..self }
     }
@@ -78,7 +79,7 @@ impl Sysfs {
         read: impl FnOnce(&Sysfs) -> T,
     ) -> Result<T, Place> {
         if let Some(hardware) = &self.hardware {
-            hardware.replace(Hardware { known, gave_up, wanted: None });
+            hardware.replace(Hardware { is_asked: true, known, gave_up, wanted: None });
         }
         let value = read(self);
         let wanted = self.hardware.as_ref().and_then(|hardware| hardware.take().wanted);
@@ -89,6 +90,9 @@ impl Sysfs {
     /// another device.
     pub fn asks_hardware(&self, devpath: &[u8], subsystem: &[u8], name: &[u8]) -> bool {
         let Some((folder, last)) = name.rsplit_once_str("/") else { return hardware::asks(subsystem, name) };
+        if hardware::GROUPS.iter().any(|group| folder == group.as_bytes()) {
+            return hardware::asks(subsystem, name);
+        }
         match self.link_name(devpath, &[folder, b"/subsystem"].concat()) {
             Some(owner) => hardware::asks(&owner, last),
             None => hardware::asks(subsystem, name),
@@ -97,7 +101,7 @@ impl Sysfs {
 
     /// What is known of an attribute for who must not wait; None if it can be read.
     fn known_of_hardware(&self, devpath: &[u8], name: &[u8]) -> Option<Result<BString, Errno>> {
-        let hardware = self.hardware.as_ref()?;
+        let hardware = self.hardware.as_ref().filter(|hardware| hardware.borrow().is_asked)?;
         // What is read most, by builtins: interfaces, and `uevent`, which but for batteries is in memory.
         let is_interface = dirname(devpath).is_some_and(|folder| folder.ends_with(b"/net"));
         if is_interface || name == b"uevent" && !devpath.contains_str("/power_supply/") {

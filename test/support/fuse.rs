@@ -137,6 +137,15 @@ pub struct Fuse {
 }
 
 impl Fuse {
+    /// Whether this kernel serves it; says so where not.
+    pub fn is_there() -> bool {
+        let there = Path::new("/dev/fuse").exists();
+        if !there {
+            println!("skipped: this kernel has no /dev/fuse");
+        }
+        there
+    }
+
     /// Mounts `files` on `path`, which is made if it is not there, in the mount namespace of the calling
     /// thread.
     pub fn mount(path: &Path, files: Vec<File>) -> io::Result<Fuse> {
