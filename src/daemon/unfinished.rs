@@ -137,10 +137,13 @@ impl Unfinished {
         self.due
     }
 
-    /// Whether it is time to look for room. `is_needed`: something waits for it.
+    /// Whether it is time to look for room. `is_needed`: something waits for it. Pauses are short again once nothing
+    /// has failed for as long as the last one: what was begun anew may fail in a moment.
     fn is_due(&mut self, is_needed: bool, now: Now) -> bool {
         if !is_needed {
-            (self.due, self.pause) = (None, FIRST_PAUSE);
+            if self.due.is_some_and(|due| due <= now) {
+                (self.due, self.pause) = (None, FIRST_PAUSE);
+            }
             return false;
         }
         let due = *self.due.get_or_insert(now + self.pause);
@@ -337,7 +340,12 @@ mod tests {
         }
         assert_eq!(pauses[..4], [200, 400, 800, 1600]);
         assert_eq!(pauses[9], LONGEST_PAUSE.as_millis());
+        // It is begun anew and fails once more.
         assert!(!unfinished.is_due(false, now) && !unfinished.is_due(true, now));
+        assert_eq!(unfinished.timeout(), Some(now + LONGEST_PAUSE));
+        now += LONGEST_PAUSE;
+        assert!(!unfinished.is_due(false, now) && unfinished.timeout().is_none());
+        assert!(!unfinished.is_due(true, now));
         assert_eq!(unfinished.timeout(), Some(now + FIRST_PAUSE));
     }
 }
