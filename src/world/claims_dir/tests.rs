@@ -357,3 +357,43 @@ fn many_claims_of_one_symlink_end_with_the_last() {
     assert!(target(&tree, "dev/l").is_none() && dir.claims().is_empty());
     assert_eq!(std::fs::read_dir(tree.path("run/udev/links")).unwrap().count(), 0);
 }
+
+#[test]
+fn whichever_call_fails_for_want_of_room_the_same_stands_in_the_end() {
+    use crate::sys::faults::{self, Plan};
+    // A claim anew, one with another priority, one that is dropped, and one whose owner changes.
+    let run = |errno: i32, at: u64| {
+        let tree = tree();
+        let mut dir = open(&tree);
+        for (minor, links) in [(1, vec!["kept", "old/deep", "both"]), (2, vec!["both"])] {
+            let links: Vec<BString> = links.into_iter().map(BString::from).collect();
+            assert!(dir.apply(&id(minor), node(minor).as_bytes(), 3, &[], &links).is_empty());
+        }
+        faults::set(Plan { fail_at: Some((at, errno)), ..Plan::default() });
+        let (release, claim) = (["old/deep".into(), "both".into()], ["kept".into(), "new/deep".into()]);
+        let mut errors = dir.apply(&id(1), node(1).as_bytes(), 5, &release, &claim);
+        errors.extend(dir.apply(&id(2), node(2).as_bytes(), 3, &["both".into()], &[]));
+        let calls = faults::calls();
+        faults::set(Plan::default());
+        assert_eq!(dir.is_unfinished(), !errors.is_empty(), "{errors:?}");
+        assert!(dir.finish().is_empty() && !dir.is_unfinished());
+        let mut state = entries(&tree);
+        for link in ["kept", "old", "new/deep", "both"] {
+            state.push(format!("{link}: {:?}", target(&tree, &format!("dev/{link}"))));
+        }
+        // A folder may stay that only could not be removed for being in use; symlinks in it may not.
+        state.push(format!("{:?}", target(&tree, "dev/old/deep")));
+        (state, calls, errors.len())
+    };
+    let (expected, calls, _) = run(0, u64::MAX);
+    assert!(calls > 20, "{calls}");
+    for errno in [libc::ENOSPC, libc::EMFILE, libc::EIO, libc::EROFS] {
+        let mut errors = 0;
+        for at in 1..=calls {
+            let (state, _, count) = run(errno, at);
+            assert_eq!(state, expected, "call {at} failed with {errno}");
+            errors += count;
+        }
+        assert!(errors > 0, "nothing failed with {errno}");
+    }
+}

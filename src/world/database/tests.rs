@@ -250,3 +250,37 @@ fn a_write_that_fails_leaves_no_record() {
     std::fs::remove_dir_all(tree.path("run/udev/data")).unwrap();
     assert!(db.write_record(&id("n1"), &record("1"), Sticky::No, true).is_err());
 }
+
+#[test]
+fn whichever_call_fails_for_want_of_room_the_record_stands_in_the_end() {
+    use crate::sys::faults::{self, Plan};
+    let run = |errno: i32, at: u64| {
+        let tree = Tree::new();
+        let mut db = open(&tree);
+        let n1 = id("n1");
+        faults::set(Plan { fail_at: Some((at, errno)), ..Plan::default() });
+        let results = [
+            db.write_record(&n1, &record("first"), Sticky::No, true),
+            db.write_record(&n1, &record("marked"), Sticky::AsBefore, true),
+            db.write_record(&n1, &record("under way"), Sticky::Yes, true),
+            db.end_record(&n1, &record("end"), Sticky::Yes, true),
+        ];
+        let calls = faults::calls();
+        faults::set(Plan::default());
+        // What came after a failure was written over it.
+        assert_eq!(db.is_unfinished(), results[3].is_err());
+        assert_eq!(db.read_record(&n1).unwrap(), Some(record("end")));
+        db.finish(|_| false).unwrap();
+        assert!(!db.is_unfinished() && db.has_record(&n1));
+        let names = db.records.data.names().unwrap();
+        assert_eq!((names, mode(&tree, "data/n1")), (vec!["n1".into()], Some(0o1644)), "{at} {errno}");
+        assert_eq!(tree.read("run/udev/data/n1"), b"E:A=end\nV:1\n");
+        (calls, results.iter().filter(|result| result.is_err()).count())
+    };
+    let (calls, _) = run(0, u64::MAX);
+    assert!(calls > 10, "{calls}");
+    for errno in [libc::ENOSPC, libc::EMFILE, libc::EIO, libc::EROFS] {
+        let errors: usize = (1..=calls).map(|at| run(errno, at).1).sum();
+        assert!(errors > 3, "nothing failed with {errno}");
+    }
+}
