@@ -67,13 +67,8 @@ results: all peer ## `make bench` in full, recorded in test/bench/RESULTS.md and
 	$(CARGO) bench --locked --bench bench >target/results.md || { cat target/results.md; exit 1; }
 	test/bench/record.sh target/results.md
 
-fuzz: tools ## seeded mutation of the stored corpora, for FUZZ_SECONDS (60) per target
-	FUZZ_SECONDS=$${FUZZ_SECONDS:-60} $(CARGO) test --locked --test fuzz -- --nocapture --test-threads=1
-
-attack: tools ## attacks on the daemon on the real kernel, for SECONDS (600); SEED= repeats a run, ATTACK= takes those of this name
-	@test/need.sh ip losetup
-	ATTACK_SECONDS=$(or $(SECONDS),600) ATTACK_SEED=$(SEED) ATTACK="$(ATTACK)" \
-	    $(CARGO) test --locked --test attacks -- --nocapture
+fuzz: tools ## the fuzz targets guided by coverage, for FUZZ_SECONDS (60) each, FUZZ_JOBS (1) at once; without a C++ compiler on mutations
+	test/fuzz/run.sh
 
 man: ## check the manual pages
 	@test/need.sh groff

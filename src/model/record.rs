@@ -16,7 +16,7 @@
 
 use super::event::{LinkSet, OrderedSet, Tags};
 use super::properties::{Properties, Property};
-use bstr::ByteSlice;
+use bstr::{BStr, ByteSlice};
 use std::io::Write;
 
 /// The content of a record.
@@ -39,13 +39,23 @@ pub struct Record {
 
 impl Record {
     /// Whether there is nothing to store: then the file has no bytes at all, or is not there
-    /// (interop.md 1.3). The time alone does not count.
+    /// (interop.md 1.3). The time alone does not count, nor does what cannot be written.
     pub fn is_empty(&self) -> bool {
-        self.links.is_empty()
-            && self.priority == 0
-            && self.properties.is_empty()
-            && self.tags.is_empty()
-            && self.current_tags.is_empty()
+        self.priority == 0
+            && self.links_to_write().next().is_none()
+            && self.properties_to_write().next().is_none()
+            && tags_to_write(&self.tags).next().is_none()
+            && tags_to_write(&self.current_tags).next().is_none()
+    }
+
+    fn links_to_write(&self) -> impl Iterator<Item = &BStr> {
+        self.links.iter().filter(|link| fits_line(link))
+    }
+
+    fn properties_to_write(&self) -> impl Iterator<Item = Property<'_>> {
+        self.properties.iter().filter(|Property { name, value, .. }| {
+            fits_line(name) && fits_line(value) && !name.starts_with(b".") && !name.contains(&b'=')
+        })
     }
 
     /// The bytes of the file; none for an empty record.
@@ -63,7 +73,7 @@ impl Record {
         if self.is_empty() {
             return;
         }
-        for link in self.links.iter().filter(|link| fits_line(link)) {
+        for link in self.links_to_write() {
             push_line(file, b'S', link);
         }
         if self.priority != 0 {
@@ -72,17 +82,15 @@ impl Record {
         if let Some(usec) = self.usec_initialized.filter(|&usec| usec > 0) {
             push_number(file, b'I', usec);
         }
-        for Property { name, value, .. } in self.properties.iter() {
-            if fits_line(name) && fits_line(value) && !name.starts_with(b".") && !name.contains(&b'=') {
-                file.extend_from_slice(b"E:");
-                file.extend_from_slice(name);
-                file.push(b'=');
-                file.extend_from_slice(value);
-                file.push(b'\n');
-            }
+        for Property { name, value, .. } in self.properties_to_write() {
+            file.extend_from_slice(b"E:");
+            file.extend_from_slice(name);
+            file.push(b'=');
+            file.extend_from_slice(value);
+            file.push(b'\n');
         }
         for (key, tags) in [(b'G', &self.tags), (b'Q', &self.current_tags)] {
-            for tag in tags.iter().filter(|tag| Tags::is_valid(tag)) {
+            for tag in tags_to_write(tags) {
                 push_line(file, key, tag);
             }
         }
@@ -159,6 +167,10 @@ fn parse_number<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
     text.trim_ascii_start().to_str().ok()?.parse().ok()
 }
 
+fn tags_to_write(tags: &OrderedSet) -> impl Iterator<Item = &BStr> {
+    tags.iter().filter(|tag| Tags::is_valid(tag))
+}
+
 fn fits_line(text: &[u8]) -> bool {
     !text.is_empty() && !text.contains(&b'\n')
 }
@@ -211,6 +223,13 @@ mod tests {
         assert!(record.is_empty() && record.render().is_empty());
         assert_eq!(Record::parse(b""), Record::default());
         assert!(!tiny().is_empty());
+    }
+
+    #[test]
+    fn a_record_of_what_cannot_be_written_is_empty() {
+        let record = Record::parse(b"E:.HIDDEN=1\nI:5\nV:1\n");
+        assert_eq!(record.properties.get(".HIDDEN").unwrap(), "1");
+        assert!(record.is_empty() && record.render().is_empty());
     }
 
     #[test]
