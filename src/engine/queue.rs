@@ -65,6 +65,8 @@ struct Entry {
     swallowed: Vec<Swallowed>,
     /// Of the subsystem.
     flow: u64,
+    /// See [`Keys::number`].
+    number: Option<(u8, u32, u32)>,
     /// What it stands on and below.
     touches: Vec<Touch>,
     /// The insertion that made it; a slot is used again.
@@ -77,6 +79,19 @@ struct Entry {
     waits_for: Vec<(EntryId, u64)>,
     /// The other end of each `waits_for` of others.
     blocks: Vec<EntryId>,
+}
+
+impl Entry {
+    /// Whether an event of the device of `uevent`, which has these keys, waits in here. Drivers of one name are not
+    /// told apart.
+    fn waits_for_device(&self, uevent: &Uevent, keys: &Keys) -> bool {
+        let same_name = |waiting: &Uevent| {
+            waiting.subsystem == uevent.subsystem
+                && last_component(&waiting.devpath) == last_component(&uevent.devpath)
+        };
+        self.number == keys.number
+            && self.uevent.as_ref().is_some_and(|waiting| keys.number.is_some() || same_name(waiting))
+    }
 }
 
 /// One place of an event.
@@ -156,6 +171,8 @@ impl Flows {
 #[derive(Debug, Default)]
 struct Keys {
     flow: u64,
+    /// Kind and numbers of a device that is known by these, not by its name.
+    number: Option<(u8, u32, u32)>,
     on: Vec<u64>,
     above: Vec<u64>,
 }
@@ -242,6 +259,7 @@ impl Queue {
         entry.is_used = true;
         entry.received = now;
         entry.flow = keys.flow;
+        entry.number = keys.number;
         entry.blockers = 0;
         self.seqnums.insert(uevent.seqnum, id);
         let mut found = std::mem::take(&mut self.found);
@@ -349,21 +367,21 @@ impl Queue {
     /// The youngest event of this one's device, if it still waits.
     fn waiting_before(&mut self, uevent: &Uevent, keys: &Keys) -> Option<(EntryId, &mut Entry)> {
         let last = self.places.get(&keys.id())?.last?;
-        let waiting = self.entries[last.0 as usize].uevent.as_ref();
-        let id = match waiting.is_some_and(|waiting| are_of_one_device(waiting, uevent)) {
+        let entry = &self.entries[last.0 as usize];
+        let id = match entry.waits_for_device(uevent, keys) {
             true => last,
             // A stranger with the same key may hide it.
-            false if waiting.is_some() => self.youngest_waiting(uevent)?,
+            false if entry.uevent.is_some() => self.youngest_waiting(uevent, keys)?,
             false => return None,
         };
         Some((id, &mut self.entries[id.0 as usize]))
     }
 
     /// The youngest waiting event of this one's device; looks at all that wait.
-    fn youngest_waiting(&self, uevent: &Uevent) -> Option<EntryId> {
-        let same = |entry: &Entry| entry.uevent.as_ref().is_some_and(|w| are_of_one_device(w, uevent));
-        let all = (0..).map(EntryId).zip(&self.entries).filter(|(_, entry)| same(entry));
-        all.max_by_key(|(_, entry)| entry.born).map(|(id, _)| id)
+    fn youngest_waiting(&self, uevent: &Uevent, keys: &Keys) -> Option<EntryId> {
+        let all = (0..).map(EntryId).zip(&self.entries);
+        let same = all.filter(|(_, entry)| entry.waits_for_device(uevent, keys));
+        same.max_by_key(|(_, entry)| entry.born).map(|(id, _)| id)
     }
 
     fn coalesce(&mut self, uevent: &Uevent, keys: &Keys) -> Option<Inserted> {
@@ -579,13 +597,6 @@ fn id_of(uevent: &Uevent) -> Option<DeviceId> {
     Device::new(uevent.devpath.clone(), uevent.subsystem.clone(), &uevent.properties).id()
 }
 
-fn are_of_one_device(a: &Uevent, b: &Uevent) -> bool {
-    // What ids are made of; else they are made.
-    let same = |name| a.properties.get(name) == b.properties.get(name);
-    let looks_same = a.devpath == b.devpath && a.subsystem == b.subsystem;
-    (looks_same && same("MAJOR") && same("MINOR") && same("IFINDEX")) || id_of(a) == id_of(b)
-}
-
 fn key(kind: u8, text: &[u8]) -> u64 {
     let mut hasher = Fnv::default();
     hasher.write(&[kind]);
@@ -644,14 +655,18 @@ impl Keys {
             }
         }
         // What `Device::id` says, without making its text.
-        self.on.push(match (major, ifindex) {
+        self.number = match (major, ifindex) {
             (Some(major), _) => {
                 let kind = if uevent.subsystem == "block" { b'b' } else { b'c' };
-                number_key(kind, major, minor.unwrap_or(0))
+                Some((kind, major, minor.unwrap_or(0)))
             }
-            (None, Some(ifindex)) => number_key(b'n', ifindex, 0),
+            (None, Some(ifindex)) => Some((b'n', ifindex, 0)),
+            (None, None) => None,
+        };
+        self.on.push(match self.number {
+            Some((kind, a, b)) => number_key(kind, a, b),
             // Drivers of one name on two buses share a key, which does no harm.
-            (None, None) => name_key(&uevent.subsystem, last_component(&uevent.devpath)),
+            None => name_key(&uevent.subsystem, last_component(&uevent.devpath)),
         });
         self.on.extend(node.map(|node| key(b'/', node)));
         path_keys(&uevent.devpath, self);
