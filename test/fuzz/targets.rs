@@ -10,7 +10,9 @@ use mudev::rules::{compile, glob, pattern, subst};
 use std::sync::Arc;
 
 /// Name, which is that of the folder of its corpus, and function.
-pub const TARGETS: [(&str, fn(&[u8])); 10] = [
+pub type Target = (&'static str, fn(&[u8]));
+
+pub const TARGETS: [Target; 10] = [
     ("rules", rules),
     ("eval", eval),
     ("pattern", pattern_),
