@@ -433,3 +433,53 @@ fn settings_are_asked_for_once_and_a_refusal_is_a_warning() {
     assert_eq!(messages(run(&[Fact::Rtnl(Err(crate::model::Errno(libc::EINVAL)))], false)), 1);
     assert_eq!(messages(run(&[], true)), 0);
 }
+
+#[test]
+fn a_setting_that_the_row_has_already_is_compared_with_a_fresh_row() {
+    let wanted = |lines: &str| machine("br0", lines, &[]);
+    let argv = ["net_setup_link".into()];
+    for (lines, of_row, left_out) in [
+        ("MTUBytes=1400\n", LinkFacts { mtu: Some(1400), ..LinkFacts::default() }, true),
+        ("MTUBytes=1400\n", LinkFacts { mtu: Some(1300), ..LinkFacts::default() }, false),
+        ("Alias=a\n", LinkFacts { alias: b"a".into(), ..LinkFacts::default() }, true),
+        // One that is not set is enough.
+        ("Alias=a\nMTUBytes=1400\n", LinkFacts { mtu: Some(1400), ..LinkFacts::default() }, true),
+        ("TransmitQueueLength=5\n", LinkFacts { tx_queue_len: Some(5), ..LinkFacts::default() }, true),
+        ("TransmitQueues=2\n", LinkFacts { tx_queues: Some(2), ..LinkFacts::default() }, true),
+        ("ReceiveQueues=2\n", LinkFacts { rx_queues: Some(2), ..LinkFacts::default() }, true),
+        (
+            "MACAddressPolicy=none\nMACAddress=02:00:00:00:00:01\n",
+            LinkFacts {
+                ifi_type: Some(1),
+                address: [2, 0, 0, 0, 0, 1].to_vec().into(),
+                ..LinkFacts::default()
+            },
+            true,
+        ),
+        // Nothing is compared.
+        ("Description=x\n", LinkFacts::default(), false),
+        ("GenericSegmentOffloadMaxSegments=5\n", LinkFacts::default(), false),
+    ] {
+        let machine = wanted(lines);
+        let event = event(&machine, Action::Add, "br0", &[]);
+        let roots = machine.tree.roots();
+        let (files, _) =
+            LinkFiles::load(&Host { constants: Constants::new(&roots), roots, command_line: "".into() });
+        let sysfs = Sysfs::new(&machine.tree.roots());
+        let run = |facts: &[Fact]| {
+            let call =
+                Call { builtin: BuiltinName::NetSetupLink, argv: &argv, event: &event, facts, dry: false };
+            let context = Context {
+                scheme: NamingScheme::latest(),
+                sysfs: &sysfs,
+                files: &files,
+                driver: None,
+                dry: false,
+            };
+            super::run(&context, &call, &of_row)
+        };
+        let fresh = Tried::Need(Need::FreshLink(crate::model::IfIndex(5)));
+        assert_eq!(run(&[]) == fresh, left_out, "{lines}");
+        assert_ne!(run(&[Fact::Link]), fresh, "{lines}");
+    }
+}

@@ -292,3 +292,84 @@ fn add_alt_names(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::links::Origin;
+    use crate::links::wire::{Builder, IFLA_ALT_IFNAME, IFLA_IFNAME, IFLA_MTU, IFLA_PROP_LIST, RTM_NEWLINK};
+    use crate::model::{SeqNum, Uevent};
+
+    const LINK: IfIndex = IfIndex(5);
+
+    /// A table with one link that has the alternative name `alt`.
+    fn table() -> Table {
+        let mut table = Table::new();
+        let alt_names = Builder::new(0, 0, 0).text(IFLA_ALT_IFNAME, b"alt").finish();
+        let row = Builder::new(RTM_NEWLINK, 0, 0)
+            .ifinfo(LINK.0)
+            .text(IFLA_IFNAME, b"l0")
+            .u32(IFLA_MTU, 1500)
+            .attribute(IFLA_PROP_LIST, &alt_names[crate::links::wire::HEADER..])
+            .finish();
+        table.apply(&row, Origin::Notification, &mut Vec::new());
+        table
+    }
+
+    fn event() -> Event {
+        Event::new(Uevent {
+            action: crate::model::Action::Add,
+            seqnum: SeqNum(1),
+            devpath: "/devices/virtual/net/l0".into(),
+            subsystem: "net".into(),
+            properties: Default::default(),
+        })
+    }
+
+    const EXISTS: Fact = Fact::Rtnl(Err(Errno(libc::EEXIST)));
+    const LATE: Fact = Fact::Rtnl(Err(Errno(libc::ETIMEDOUT)));
+    const OK: Fact = Fact::Rtnl(Ok(()));
+
+    #[test]
+    fn a_name_that_the_link_has_as_an_alternative_one_is_taken_from_there_and_put_back() {
+        let (table, to) = (table(), BString::from("alt"));
+        let rename = |facts: &[Fact]| rename(&table, LINK, &"l0".into(), &to, facts);
+        let set_name = || Err(Need::Rtnl(request::set_name(LINK, b"alt", 0)));
+        let own = std::slice::from_ref(&to);
+        assert_eq!(rename(&[]), set_name());
+        assert_eq!(rename(&[LATE]), Ok(Done::Failed(Errno(libc::ETIMEDOUT))));
+        assert_eq!(rename(&[EXISTS]), Err(Need::FreshLink { ifindex: LINK, statistics: false }));
+        let remove = Need::Rtnl(request::remove_alt_names(LINK, own, 0));
+        assert_eq!(rename(&[EXISTS, Fact::Link]), Err(remove));
+        assert_eq!(rename(&[EXISTS, Fact::Link, OK]), set_name());
+        assert_eq!(rename(&[EXISTS, Fact::Link, OK, OK]), Ok(Done::Ok));
+        // Whatever the time of the event, it is not lost.
+        let undo = Need::Undo(request::add_alt_names(LINK, own, 0));
+        assert_eq!(rename(&[EXISTS, Fact::Link, OK, LATE]), Err(undo));
+        let failed = Ok(Done::Failed(Errno(libc::ETIMEDOUT)));
+        assert_eq!(rename(&[EXISTS, Fact::Link, OK, LATE, OK]), failed);
+    }
+
+    #[test]
+    fn alternative_names_are_left_out_only_by_a_fresh_row() {
+        let (table, event) = (table(), event());
+        let give = |wanted: &[&str], facts: &[Fact]| {
+            let wanted: Vec<BString> = wanted.iter().map(|name| BString::from(*name)).collect();
+            add_alt_names(&table, &event, LINK, &"l0".into(), &wanted, facts)
+        };
+        let add = |names: &[&str]| {
+            let names: Vec<BString> = names.iter().map(|name| BString::from(*name)).collect();
+            Err(Need::Rtnl(request::add_alt_names(LINK, &names, 0)))
+        };
+        let fresh = Err(Need::FreshLink { ifindex: LINK, statistics: false });
+        assert_eq!(give(&["x", "l0"], &[]), add(&["x"]), "it has none of them");
+        assert_eq!(give(&["alt", "x"], &[]), fresh);
+        assert_eq!(give(&["alt", "x"], &[Fact::Link]), add(&["x"]));
+        assert_eq!(give(&["alt"], &[Fact::Link]), Ok(Done::Ok));
+        // Who has a name that exists is asked before each is tried by itself.
+        assert_eq!(give(&["x", "y"], &[EXISTS]), fresh);
+        assert_eq!(give(&["x", "y"], &[EXISTS, Fact::Link]), add(&["x"]));
+        assert_eq!(give(&["x", "y"], &[EXISTS, Fact::Link, EXISTS]), add(&["y"]));
+        assert_eq!(give(&["x", "y"], &[EXISTS, Fact::Link, EXISTS, OK]), Ok(Done::Ok));
+    }
+}
