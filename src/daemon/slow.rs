@@ -59,6 +59,11 @@ impl SlowAttributes {
         }
     }
 
+    fn set_slow(&mut self, subsystem: &BStr, name: &BStr) {
+        log::info!("Attribute {name} of {subsystem} is slow: helpers read it from now on");
+        self.set(subsystem, name, Pace::Slow);
+    }
+
     fn forget(&mut self, subsystem: &BStr, name: &BStr) {
         if self.known.get_mut(subsystem).is_some_and(|names| names.remove(name).is_some()) {
             self.count -= 1;
@@ -77,7 +82,7 @@ impl SlowAttributes {
         };
         let (value, waited) = patience::watch(read);
         match left.checked_sub(1) {
-            _ if waited => self.set(subsystem, name, Pace::Slow),
+            _ if waited => self.set_slow(subsystem, name),
             Some(left) => self.set(subsystem, name, Pace::Watched(left)),
             None => self.forget(subsystem, name),
         }
@@ -87,10 +92,10 @@ impl SlowAttributes {
     /// A helper has read this attribute; it had to wait for it or not.
     pub fn learn(&mut self, subsystem: &BStr, name: &BStr, waited: bool) {
         if self.pace(subsystem, name) == Some(Pace::Suspected) {
-            if waited {
-                log::info!("Attribute {name} of {subsystem} is slow: helpers read it from now on");
+            match waited {
+                true => self.set_slow(subsystem, name),
+                false => self.set(subsystem, name, Pace::Watched(WATCHED)),
             }
-            self.set(subsystem, name, if waited { Pace::Slow } else { Pace::Watched(WATCHED) });
         }
     }
 }
