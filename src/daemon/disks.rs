@@ -7,7 +7,7 @@
 //! * one mutex of the disk is held while its partition table is read, and by whoever opens it just now;
 //! * the driver's own open: sd waits for the end of error recovery, which takes minutes on a dying disk, and asks
 //!   removable ones for their medium; sr, floppy and others talk to the drive; nbd reads the partition table, over
-//!   the network.
+//!   the network, and loop that of a file that may be anywhere.
 //!
 //! The last close waits too: for everything that was written to the disk meanwhile to be on it.
 //!
@@ -36,7 +36,7 @@ const BRIEF: Duration = Duration::from_millis(20);
 const MAX: usize = 1024;
 
 /// How the nodes of disks begin whose drivers never wait in their open.
-const QUICK: [&str; 8] = ["loop", "mmcblk", "nvme", "pmem", "ram", "vd", "xvd", "zram"];
+const QUICK: [&str; 7] = ["mmcblk", "nvme", "pmem", "ram", "vd", "xvd", "zram"];
 
 struct Held {
     lock: HeldLock,
