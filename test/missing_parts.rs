@@ -29,7 +29,6 @@ struct Daemon {
 impl Daemon {
     /// Starts one, ready, once `take_away` has been done to the system.
     fn start(take_away: impl FnOnce()) -> Daemon {
-        support::cell::enter(None).expect("a /dev of its own");
         std::fs::create_dir_all("/run/rules").expect("made");
         std::fs::write("/run/rules/1.rules", RULES).expect("written");
         let null = File::options().read(true).write(true).open("/dev/null").expect("opens");
@@ -114,7 +113,6 @@ fn without_proc_programs_and_helpers_run() {
 #[test]
 fn without_proc_helpers_are_of_the_executable_that_was_started() {
     isolated("without_proc_helpers_are_of_the_executable_that_was_started", || {
-        support::cell::enter(None).expect("a /dev of its own");
         std::fs::copy(MUDEV, "/run/mudev").expect("copied");
         std::fs::create_dir_all("/run/rules").expect("made");
         std::fs::write("/run/rules/1.rules", RULES).expect("written");
@@ -243,7 +241,6 @@ fn start_by_shell(script: &str) -> (Option<i32>, String, String) {
 #[test]
 fn a_descriptor_for_readiness_that_is_none_of_its_own_is_refused() {
     isolated("a_descriptor_for_readiness_that_is_none_of_its_own_is_refused", || {
-        support::cell::enter(None).expect("a /dev of its own");
         std::fs::create_dir_all("/run/rules").expect("made");
         let content = || std::fs::read_to_string("/run/file").expect("a file");
         let daemon = "exec \"$0\" daemon --rules-dir=/run/rules";
@@ -276,7 +273,6 @@ fn a_descriptor_for_readiness_that_is_none_of_its_own_is_refused() {
 #[test]
 fn standard_output_may_be_told_that_it_is_ready_and_is_closed_then() {
     isolated("standard_output_may_be_told_that_it_is_ready_and_is_closed_then", || {
-        support::cell::enter(None).expect("a /dev of its own");
         std::fs::create_dir_all("/run/rules").expect("made");
         let script = "exec \"$0\" daemon --rules-dir=/run/rules --ready-fd=1";
         assert_eq!(start_by_shell(script), (Some(0), "\n".into(), String::new()));

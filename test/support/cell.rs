@@ -54,6 +54,13 @@ fn furnish(peer: Option<&Path>) -> io::Result<()> {
     Ok(())
 }
 
+/// Covers /dev with a copy of its nodes, in a mount namespace that is ours.
+pub fn copy_dev() -> io::Result<()> {
+    let nodes = list_nodes(Path::new("/dev"))?;
+    mount("none", "/dev", "tmpfs", 0, "mode=755")?;
+    nodes.iter().try_for_each(Node::make)
+}
+
 /// Where Debian's udev stands unpacked, if it does (`test/need.sh peer`).
 pub fn peer_root() -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/peer/root");

@@ -15,8 +15,8 @@
 //! [`isolated`] starts the test's own executable again, for this one test, in fresh network and mount
 //! namespaces, and runs the closure there: the whole process is inside, so threads, children and
 //! `/proc/self` agree, tests run side by side, and everything vanishes with the process. Inside there is
-//! an own /sys (that of the new network namespace), a tmpfs on /run and on /tmp, and `lo`, down. A test
-//! that needs a /dev of its own calls [`cell::enter`] in the closure.
+//! an own /sys (that of the new network namespace), a tmpfs on /run and on /tmp, a copy of the nodes of /dev,
+//! and `lo`, down.
 //!
 //! There are no sleeps in tests: [`wait_for`] waits for a condition, with a limit.
 #![allow(dead_code)]
@@ -96,12 +96,13 @@ pub fn isolated(name: &str, body: impl FnOnce()) {
     assert!(text.contains(THROUGH), "{name}: did not run; is the name right?");
 }
 
-/// Own /sys, /run and /tmp. The mount namespace is new, but starts as a copy that still shares.
+/// Own /sys, /run, /dev and /tmp. The mount namespace is new, but starts as a copy that still shares.
 fn make_private() {
     let set_up = || -> std::io::Result<()> {
         cell::mount("none", "/", "", libc::MS_REC | libc::MS_PRIVATE, "")?;
         cell::mount("none", "/sys", "sysfs", 0, "")?;
         cell::mount("none", "/run", "tmpfs", 0, "mode=755")?;
+        cell::copy_dev()?;
         // What is tested, and what Cargo gives us to work with, may stand below /tmp: only cover it if not.
         let used = [std::env::current_exe()?, std::env::current_dir()?];
         if !used.iter().any(|path| path.starts_with("/tmp")) {
