@@ -27,9 +27,6 @@ const RE_READ_LIMIT: Duration = Duration::from_secs(60);
 /// Reads of the inotify descriptor in one go.
 const MAX_READS: usize = 16;
 
-/// Folders of the tag index that are watched; the entries of other tags are looked at in each event.
-const MAX_TAGS: usize = 256;
-
 /// Nodes that are remembered because they could not be watched; others are watched after their next event.
 const MAX_UNWATCHED: usize = 4096;
 
@@ -157,9 +154,6 @@ impl Watches {
 
     /// Watches the folder of a tag: every entry that is removed is told of. False if it cannot be.
     pub(super) fn watch_tag(&mut self, tag: &BString) -> bool {
-        if self.folders.len() >= MAX_TAGS {
-            return false;
-        }
         self.watch_folder(&[b"udev/tags/", tag.as_slice()].concat(), Folder::Tag(tag.clone()))
     }
 
@@ -190,19 +184,19 @@ impl Watches {
     fn on_folder(&mut self, number: i32, mask: u32, name: &BStr) {
         let is_gone = mask & (libc::IN_IGNORED | libc::IN_MOVE_SELF) != 0;
         let change = match self.folders.get(&number) {
-            Some(Folder::Own | Folder::Tags) if mask & libc::IN_MOVE_SELF != 0 => FolderChange::Moved,
-            Some(Folder::Tag(tag)) if is_gone => FolderChange::TagFolder(tag.clone()),
-            Some(Folder::Tags) if !name.is_empty() => FolderChange::TagFolder(name.to_owned()),
+            Some(Folder::Own | Folder::Tags) if mask & libc::IN_MOVE_SELF != 0 => Some(FolderChange::Moved),
+            Some(Folder::Tag(tag)) if is_gone => Some(FolderChange::TagFolder(tag.clone())),
+            Some(Folder::Tags) if !name.is_empty() => Some(FolderChange::TagFolder(name.to_owned())),
             Some(Folder::Tag(tag)) if !name.is_empty() => {
-                FolderChange::Tag { tag: tag.clone(), id: name.to_owned() }
+                Some(FolderChange::Tag { tag: tag.clone(), id: name.to_owned() })
             }
-            _ => return,
+            _ => None,
         };
         if is_gone {
             self.folders.remove(&number);
             let _ = self.inotify.unwatch(number);
         }
-        self.folder_changes.push(change);
+        self.folder_changes.extend(change);
     }
 
     /// What an earlier daemon watched.

@@ -31,6 +31,9 @@ const RECORD_MODE: u32 = 0o644;
 const STICKY: u32 = 0o1000;
 const TAG_MODE: u32 = 0o444;
 
+/// Tags whose folders are to be watched; the entries of others are looked at in each event.
+const MAX_WATCHED_TAGS: usize = 256;
+
 /// Records that are kept in memory because they could not be written. What comes beyond is not kept: its device
 /// counts as new.
 const MAX_UNWRITTEN: usize = 4096;
@@ -138,7 +141,7 @@ pub struct Database {
     unwritten: HashMap<DeviceId, Unwritten>,
     /// Tags whose folders are watched, so that it is told when others remove entries.
     trusted_tags: HashSet<BString>,
-    /// Tags that came up since [`Database::take_new_tags`], and all that ever did.
+    /// Tags that came up since [`Database::take_new_tags`], and all that ever did, up to a limit.
     new_tags: Vec<BString>,
     seen_tags: HashSet<BString>,
     /// The folder of the records was made by us.
@@ -445,7 +448,7 @@ impl Database {
             match add_tag(&self.tags, tag, &name, self.umask_spares_modes) {
                 Ok(()) => {
                     known.tags.insert(tag);
-                    if !self.seen_tags.contains(tag) {
+                    if self.seen_tags.len() < MAX_WATCHED_TAGS && !self.seen_tags.contains(tag) {
                         self.seen_tags.insert(tag.into());
                         self.new_tags.push(tag.into());
                     }

@@ -200,6 +200,21 @@ fn entries_of_tags_that_others_removed_are_back_after_the_next_event() {
 }
 
 #[test]
+fn of_many_tags_only_some_are_to_be_watched_and_the_others_are_looked_at() {
+    let tree = Tree::new();
+    let mut db = open(&tree);
+    let tags: OrderedSet = (0..MAX_WATCHED_TAGS + 10).map(|n| format!("t{n}")).collect();
+    db.add_tags(&id("n1"), &tags).unwrap();
+    let new = db.take_new_tags();
+    assert_eq!(new.len(), MAX_WATCHED_TAGS);
+    new.into_iter().for_each(|tag| db.trust_tag(tag));
+    let last = format!("tags/t{}/n1", MAX_WATCHED_TAGS + 9);
+    std::fs::remove_file(tree.path("run/udev").join(&last)).unwrap();
+    db.add_tags(&id("n1"), &tags).unwrap();
+    assert!(mode(&tree, &last).is_some() && db.take_new_tags().is_empty());
+}
+
+#[test]
 fn the_index_is_brought_in_line_with_the_records() {
     let tree = Tree::new();
     for entry in ["a/n1", "b/n1", "b/n2", "b/none", "empty"] {
