@@ -70,3 +70,21 @@ fn dead_devices_cost_one_helper_each_and_are_asked_again_when_it_has_come_back()
         drop(slow);
     });
 }
+
+#[test]
+fn the_daemon_ends_though_a_helper_of_it_hangs_in_the_kernel() {
+    in_cell(|| {
+        let never = Gate::closed();
+        let file = File::text("w0", "X=1\n").waits(Step::Read, never.clone());
+        let slow = Fuse::mount(Path::new("/run/slow"), vec![file]).expect("mounts");
+        let rules = "KERNEL==\"w0\", IMPORT{file}=\"/run/slow/w0\"\n";
+        let live = Live::start_with(rules, |command| {
+            command.arg("--event-timeout=1");
+        });
+        ip("link add w0 type veth peer name w1");
+        eventually("a helper hangs", || never.waiting() == 1);
+        live.stop();
+        assert_eq!(never.waiting(), 1, "it still hangs");
+        drop(slow);
+    });
+}

@@ -232,6 +232,7 @@ fn print_links(rows: &[LinkRow], out: Out) -> io::Result<()> {
 mod tests {
     use super::*;
     use crate::engine::JobStatus;
+    use crate::helper::hanging::SlowHelper;
 
     fn row(ifindex: u32, name: &str) -> LinkRow {
         LinkRow {
@@ -287,6 +288,17 @@ mod tests {
             ),
             "{text}"
         );
+    }
+
+    #[test]
+    fn helpers_that_take_long_are_shown_with_what_they_do() {
+        let slow = |pid, hangs| SlowHelper { pid, work: "open /dev/sda".into(), since: 1.0, hangs };
+        let status = Status { slow_helpers: vec![slow(7, false), slow(8, true)], now: 31.2, ..example() };
+        let mut out = Vec::new();
+        print_status(&status, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let lines = "  process 7 works since 30 s: open /dev/sda\n  process 8 hangs in the kernel since 30 s: open /dev/sda\n";
+        assert!(text.contains(lines), "{text}");
     }
 
     fn example() -> Status {

@@ -182,6 +182,7 @@ mod tests {
             (Reply::Lock(Err(Errno(libc::ELOOP))), Err(Errno(libc::ELOOP))),
             (Reply::Died, Ok(false)),
             (Reply::TimedOut, Err(Errno(libc::ETIMEDOUT))),
+            (Reply::Refused, Err(Errno(libc::EBUSY))),
         ] {
             assert_eq!(s.lock("sda", &[Fact::Helper(reply.clone())]), Ok(expected), "{reply:?}");
         }

@@ -516,6 +516,7 @@ mod tests {
             Reply::Lock(Ok(DiskLock::NotNeeded)),
             Reply::Lock(Err(Errno(libc::EACCES))),
             Reply::TimedOut,
+            Reply::Refused,
             Reply::Died,
         ];
         for reply in all {
