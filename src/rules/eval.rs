@@ -556,9 +556,10 @@ impl Evaluation {
         }
         match program.run_key(run) {
             None => Ok(past(self.at)),
-            Some(RunKey::Match(m)) => {
-                Ok(past(self.subject(m)?.map_or(run.end, |value| run.next(self.at, &value))))
-            }
+            Some(RunKey::Match(m)) => Ok(past(self.subject(m)?.map_or(run.end, |value| {
+                self.spend(value.len());
+                run.next(self.at, &value)
+            }))),
             Some(RunKey::Parents { shared, attr, trims }) => {
                 let at = self.seek_parents(run, shared, attr, trims)?;
                 Ok(Next { at, clears_parent: at != self.at })
@@ -693,6 +694,9 @@ impl Evaluation {
     }
 
     fn commit_tag(&mut self, op: ListOp, tag: Text) {
+        if op != ListOp::Add {
+            self.spend(self.event().tags.sticky.len() * ENTRY);
+        }
         let event = &mut self.state.outcome.event;
         if op == ListOp::Set {
             event.tags.current.clear();
@@ -730,7 +734,9 @@ impl Evaluation {
                     format_args!("SYMLINK {:?} does not lead below /dev, ignored", word.as_bstr()),
                 ),
                 Some(path) if op == ListOp::Remove => {
+                    let count = set.len();
                     set.remove(&path);
+                    self.spend(count * ENTRY);
                 }
                 Some(path) => {
                     set.insert(path);

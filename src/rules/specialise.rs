@@ -488,6 +488,10 @@ impl Specialised {
 impl Run {
     /// The first entry from `at` on that can match one of the values; `end` if there is none.
     pub fn next(&self, at: usize, value: &[u8]) -> usize {
+        // No literal is as long, so there is no need to hash it.
+        if value.len() > super::lex::MAX_LINE {
+            return self.end;
+        }
         let wanted = (hash(value), at as u32);
         let i = self.table.partition_point(|e| *e < wanted);
         match self.table.get(i) {

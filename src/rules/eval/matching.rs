@@ -3,7 +3,7 @@
 use super::facts::{Try, fail};
 use super::import::Import;
 use super::text::sysctl_name;
-use super::{Change, Evaluation, Tried, does, holds};
+use super::{Change, ENTRY, Evaluation, Tried, does, holds};
 use crate::model::command::kernel_value;
 use crate::model::event::{OrderedSet, render_tags};
 use crate::model::{Action, Errno, Key};
@@ -74,7 +74,7 @@ impl Evaluation {
     /// Whether the pattern matches; a long value takes its share of the turn.
     fn compare(&self, pattern: &Pattern, value: &[u8]) -> bool {
         if value.len() >= LONG {
-            self.spend(pattern.cost(value.len()));
+            self.spend(value.len() + pattern.cost(value.len()));
         }
         pattern.matches(value)
     }
@@ -119,6 +119,7 @@ impl Evaluation {
     /// The same by name, None if it is not set.
     pub(super) fn env_by_name(&self, name: &BStr) -> Option<Cow<'_, BStr>> {
         if let Some(derived) = self.derived(name) {
+            self.spend(derived.as_ref().map_or(0, |text| text.len()));
             return derived.map(Cow::Owned);
         }
         let value = self.event().properties.get(name).or_else(|| self.config.globals.get(name));
@@ -191,7 +192,7 @@ impl Evaluation {
             return Ok(Some(found));
         }
         let count = u16::try_from(self.facts.parents()?.len()).unwrap_or(u16::MAX - 1);
-        self.spend(usize::from(count) * super::ENTRY);
+        self.spend(usize::from(count) * ENTRY);
         for device in 1..=count {
             if let Some(found) = visit(device)? {
                 return Ok(Some(found));
@@ -355,7 +356,10 @@ impl Evaluation {
                 (None, None) => Value::borrowed(&device.sysname),
             },
             Subst::Links if forgotten == Forgotten::Links => Value::borrowed(b""),
-            Subst::Links => Value::owned(bstr::join(" ", event.links.iter())),
+            Subst::Links => {
+                self.spend(event.links.len() * ENTRY);
+                Value::owned(bstr::join(" ", event.links.iter()))
+            }
             Subst::Root => Value::borrowed(b"/dev"),
             Subst::Sys => Value::borrowed(b"/sys"),
             Subst::Devnode => Value::borrowed(optional(device.devnode.as_ref())),
