@@ -289,11 +289,13 @@ impl Evaluation {
         let program = self.program.clone();
         while self.state.outcome.failure.is_none() {
             let Some(entry) = program.entry(self.at) else { break };
-            if self.is_turn_over() {
-                self.left.set(TURN);
-                return Progress::Pauses;
+            match self.left.get().checked_sub(ENTRY) {
+                Some(left) => self.left.set(left),
+                None => {
+                    self.left.set(TURN);
+                    return Progress::Pauses;
+                }
             }
-            self.spend(ENTRY);
             match self.advance(&program, entry) {
                 Ok(()) => {}
                 Err(stop) => match *stop {

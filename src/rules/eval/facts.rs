@@ -49,15 +49,11 @@ impl Attrs {
     }
 
     fn position(&self, hash: u64, device: u16, name: &[u8]) -> Option<usize> {
-        let mut from = 0;
-        while let Some(at) = self.hashes[from..].iter().position(|&h| h == hash) {
-            let (known_device, known_name, _) = &self.known[from + at];
-            if *known_device == device && known_name == name {
-                return Some(from + at);
-            }
-            from += at + 1;
-        }
-        None
+        let is_it = |(known_device, known_name, _): &(u16, BString, Attr)| {
+            *known_device == device && known_name == name
+        };
+        let mut all = self.hashes.iter().zip(&self.known);
+        all.position(|(known_hash, known)| *known_hash == hash && is_it(known))
     }
 
     fn get(&self, device: u16, name: &[u8]) -> Option<&Attr> {

@@ -9,7 +9,7 @@ mod situations;
 use crate::model::{Action, Event, ResolveNames};
 use crate::rules::ask::Ask;
 use crate::rules::compile::{Accounts, CompileOptions, SourceFile, compile};
-use crate::rules::eval::{EvalConfig, Evaluation, Note, Progress, Step};
+use crate::rules::eval::{ENTRY, EvalConfig, Evaluation, Note, Progress, Step};
 use crate::rules::memory_world::{MemoryDevice, MemoryWorld};
 use crate::rules::outcome::{Outcome, RunItem};
 use crate::rules::program::RuleSet;
@@ -44,7 +44,7 @@ fn summary(outcome: &Outcome) -> String {
 /// Goes on to the end with the shortest turns: a pause after each step.
 fn finish_in_steps(mut evaluation: Evaluation, world: &mut MemoryWorld) -> (Outcome, Vec<Note>) {
     loop {
-        evaluation.shorten_turn(1);
+        evaluation.shorten_turn(ENTRY);
         match evaluation.go_on() {
             Progress::Pauses => {}
             Progress::Done => break,
