@@ -16,7 +16,7 @@ use crate::model::event::{BuildFnv, Fnv};
 use crate::model::properties::Property;
 use crate::model::{Action, Device, DeviceId, Now, Properties, SeqNum, Uevent};
 use bstr::{BString, ByteSlice};
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::hash::Hasher;
 
 /// Names an entry for its whole life.
@@ -39,6 +39,12 @@ pub struct Ready {
     pub swallowed: Vec<Swallowed>,
 }
 
+/// An event on its way into the queue, with what it has swallowed.
+struct Arrived {
+    uevent: Uevent,
+    swallowed: Vec<Swallowed>,
+}
+
 /// What became of a new uevent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inserted {
@@ -50,6 +56,10 @@ pub enum Inserted {
     /// An event with this SEQNUM is queued or running already.
     Duplicate,
 }
+
+/// So many of the last removals that were cancelled out are kept: an event that they have overtaken may come yet, and
+/// must not be the last word. That takes microseconds.
+const CANCELLED_KEPT: usize = 64;
 
 /// A flood leaves no more free slots than this behind.
 const SLOTS_KEPT: usize = 1024;
@@ -200,6 +210,8 @@ pub struct Queue {
     /// Of the uevent that is being inserted; here to keep their room.
     keys: Keys,
     found: Vec<EntryId>,
+    /// The last removals that were cancelled out.
+    cancelled: VecDeque<Uevent>,
     /// Bits of a key that count: with few of them most keys collide.
     #[cfg(test)]
     key_mask: u64,
@@ -221,6 +233,7 @@ impl Queue {
             insertions: 0,
             keys: Keys::default(),
             found: Vec::new(),
+            cancelled: VecDeque::new(),
             #[cfg(test)]
             key_mask: u64::MAX,
         }
@@ -231,22 +244,41 @@ impl Queue {
         if self.seqnums.contains_key(&uevent.seqnum) {
             return Inserted::Duplicate;
         }
+        match self.cancelled_after(&uevent) {
+            Some(removal) => {
+                self.insert_new(uevent, now, false);
+                self.insert_new(removal, now, false)
+            }
+            None => self.insert_new(uevent, now, true),
+        }
+    }
+
+    /// The removal of this one's device that overtook it and was cancelled out.
+    fn cancelled_after(&mut self, uevent: &Uevent) -> Option<Uevent> {
+        let is_after = |c: &Uevent| c.seqnum > uevent.seqnum && id_of(c) == id_of(uevent);
+        let at = self.cancelled.iter().position(is_after)?;
+        self.cancelled.remove(at)
+    }
+
+    fn insert_new(&mut self, uevent: Uevent, now: Now, may_fold: bool) -> Inserted {
         let mut keys = std::mem::take(&mut self.keys);
         keys.take(&uevent);
         #[cfg(test)]
         keys.on.iter_mut().chain(&mut keys.above).for_each(|key| *key &= self.key_mask);
-        let inserted = self.insert_with(uevent, &mut keys, now);
+        let folded = match may_fold && self.waiting() > self.coalesce_above {
+            true => self.coalesce(&uevent, &keys),
+            false => None,
+        };
+        let inserted = folded.unwrap_or_else(|| {
+            self.insert_with(Arrived { uevent, swallowed: Vec::new() }, &mut keys, now);
+            Inserted::Queued
+        });
         self.keys = keys;
         inserted
     }
 
-    fn insert_with(&mut self, uevent: Uevent, keys: &mut Keys, now: Now) -> Inserted {
-        if self.waiting() > self.coalesce_above
-            && let Some(inserted) = self.coalesce(&uevent, keys)
-        {
-            return inserted;
-        }
-        let (uevent, overtaken) = self.put_in_order(uevent, keys);
+    fn insert_with(&mut self, arrived: Arrived, keys: &mut Keys, now: Now) {
+        let (Arrived { uevent, swallowed }, overtaken) = self.put_in_order(arrived, keys);
         let id = self.free.pop().unwrap_or_else(|| {
             self.entries.push(Entry::default());
             EntryId((self.entries.len() - 1) as u32)
@@ -258,6 +290,7 @@ impl Queue {
         entry.seqnum = uevent.seqnum;
         entry.is_used = true;
         entry.received = now;
+        entry.swallowed = swallowed;
         entry.flow = keys.flow;
         entry.number = keys.number;
         entry.blockers = 0;
@@ -270,12 +303,11 @@ impl Queue {
             self.ready.insert(keys.flow, uevent.seqnum, id);
         }
         self.entries[id.0 as usize].uevent = Some(uevent);
-        if let Some(older) = overtaken {
-            self.hold_overtaken(older, &mut found);
+        for older in overtaken {
+            self.hold_overtaken(older, &found);
         }
         found.clear();
         self.found = found;
-        Inserted::Queued
     }
 
     /// From now on `id` waits for `by`.
@@ -291,31 +323,23 @@ impl Queue {
     /// The entry `id` has got an event of other places, which `found` are in the way of. It waits for those
     /// of them that are older than it; younger ones may wait for it, but for older ones too, that would have
     /// been found without them.
-    fn hold_overtaken(&mut self, id: EntryId, found: &mut Vec<EntryId>) {
+    fn hold_overtaken(&mut self, id: EntryId, found: &[EntryId]) {
         let Entry { born, flow, seqnum, .. } = self.entries[id.0 as usize];
+        let mut seen: HashSet<EntryId> = found.iter().copied().collect();
+        let mut found = found.to_vec();
         while let Some(by) = found.pop() {
             if self.entries[by.0 as usize].born < born {
                 self.hold(by, id);
                 self.ready.remove(flow, (seqnum, id));
             } else if by != id {
-                self.find_blockers_of(by, found);
+                let waits_for = self.entries[by.0 as usize].waits_for.iter();
+                let still = waits_for.filter(|(by, born)| {
+                    let entry = &self.entries[by.0 as usize];
+                    entry.is_used && entry.born == *born
+                });
+                found.extend(still.map(|(by, _)| *by).filter(|by| seen.insert(*by)));
             }
         }
-    }
-
-    /// What an entry waits for, if this insertion has not found it yet.
-    fn find_blockers_of(&mut self, id: EntryId, found: &mut Vec<EntryId>) {
-        let waits_for = std::mem::take(&mut self.entries[id.0 as usize].waits_for);
-        for &(by, born) in &waits_for {
-            let entry = &mut self.entries[by.0 as usize];
-            if entry.is_used
-                && entry.born == born
-                && std::mem::replace(&mut entry.found_by, self.insertions) != self.insertions
-            {
-                found.push(by);
-            }
-        }
-        self.entries[id.0 as usize].waits_for = waits_for;
     }
 
     /// Puts an entry on and below its places; who is there already comes to `found`, each once.
@@ -365,16 +389,15 @@ impl Queue {
     }
 
     /// The youngest event of this one's device, if it still waits.
-    fn waiting_before(&mut self, uevent: &Uevent, keys: &Keys) -> Option<(EntryId, &mut Entry)> {
+    fn waiting_before(&self, uevent: &Uevent, keys: &Keys) -> Option<EntryId> {
         let last = self.places.get(&keys.id())?.last?;
         let entry = &self.entries[last.0 as usize];
-        let id = match entry.waits_for_device(uevent, keys) {
-            true => last,
+        match entry.waits_for_device(uevent, keys) {
+            true => Some(last),
             // A stranger with the same key may hide it.
-            false if entry.uevent.is_some() => self.youngest_waiting(uevent, keys)?,
-            false => return None,
-        };
-        Some((id, &mut self.entries[id.0 as usize]))
+            false if entry.uevent.is_some() => self.youngest_waiting(uevent, keys),
+            false => None,
+        }
     }
 
     /// The youngest waiting event of this one's device; looks at all that wait.
@@ -385,9 +408,11 @@ impl Queue {
     }
 
     fn coalesce(&mut self, uevent: &Uevent, keys: &Keys) -> Option<Inserted> {
-        let (id, entry) = self.waiting_before(uevent, keys)?;
+        let id = self.waiting_before(uevent, keys)?;
+        let entry = &mut self.entries[id.0 as usize];
         let waiting = entry.uevent.as_ref()?;
-        if waiting.devpath != uevent.devpath {
+        // One that was overtaken is not the last word.
+        if waiting.devpath != uevent.devpath || waiting.seqnum > uevent.seqnum {
             return None;
         }
         match (waiting.action, uevent.action) {
@@ -410,30 +435,59 @@ impl Queue {
                     && uevent.properties.get("SYNTH_UUID").is_none() =>
             {
                 self.withdraw(id);
+                self.cancelled.push_back(uevent.clone());
+                if self.cancelled.len() > CANCELLED_KEPT {
+                    self.cancelled.pop_front();
+                }
                 Some(Inserted::Cancelled)
             }
             _ => None,
         }
     }
 
-    /// New kernels may deliver out of order (interop.md 2.8): where the youngest waiting event of the
-    /// device has a higher number, the two change places. That entry keeps what it stands on, so the
-    /// new one, which comes after it, stands on the places of both.
-    fn put_in_order(&mut self, uevent: Uevent, keys: &mut Keys) -> (Uevent, Option<EntryId>) {
-        let seqnum = uevent.seqnum;
-        match self.waiting_before(&uevent, keys) {
-            Some((id, entry)) if entry.seqnum > seqnum => {
-                let Some(younger) = entry.uevent.replace(uevent) else { unreachable!("it waits") };
-                let old = std::mem::replace(&mut entry.seqnum, seqnum);
-                let flow = entry.flow;
-                keys.add(&entry.touches);
-                self.seqnums.remove(&old);
-                self.seqnums.insert(seqnum, id);
-                self.ready.renumber(flow, (old, id), seqnum);
-                (younger, Some(id))
-            }
-            _ => (uevent, None),
+    /// New kernels may deliver out of order (interop.md 2.8): where waiting events of the device have higher numbers,
+    /// each of them moves on by one place. An entry keeps what it stands on, so the last one, which gets the new
+    /// entry, stands on the places of all. Returns that one, and the entries that got another event.
+    fn put_in_order(&mut self, arrived: Arrived, keys: &mut Keys) -> (Arrived, Vec<EntryId>) {
+        let Some(last) = self.waiting_before(&arrived.uevent, keys) else { return (arrived, Vec::new()) };
+        if self.entries[last.0 as usize].seqnum < arrived.uevent.seqnum {
+            return (arrived, Vec::new());
         }
+        let mut overtaken = self.overtaken(last, &arrived.uevent, keys);
+        let mut moving = arrived;
+        for &id in overtaken.iter().rev() {
+            let entry = &mut self.entries[id.0 as usize];
+            let Some(uevent) = entry.uevent.as_mut() else { unreachable!("it waits") };
+            std::mem::swap(uevent, &mut moving.uevent);
+            std::mem::swap(&mut entry.swallowed, &mut moving.swallowed);
+            keys.add(&entry.touches);
+            let seqnum = uevent.seqnum;
+            let (old, flow) = (std::mem::replace(&mut entry.seqnum, seqnum), entry.flow);
+            self.seqnums.remove(&old);
+            self.seqnums.insert(seqnum, id);
+            self.ready.renumber(flow, (old, id), seqnum);
+        }
+        overtaken.reverse();
+        (moving, overtaken)
+    }
+
+    /// The waiting events of this one's device that have higher numbers, from the last one, which is among them.
+    /// Each stands behind the one before it.
+    fn overtaken(&self, last: EntryId, uevent: &Uevent, keys: &Keys) -> Vec<EntryId> {
+        let mut overtaken = vec![last];
+        let is_next = |(by, born): &&(EntryId, u64)| {
+            let entry = &self.entries[by.0 as usize];
+            let is_alive = entry.is_used && entry.born == *born;
+            is_alive && entry.seqnum > uevent.seqnum && entry.waits_for_device(uevent, keys)
+        };
+        while let Some(id) = overtaken.last() {
+            let before = self.entries[id.0 as usize].waits_for.iter().filter(is_next);
+            match before.max_by_key(|(_, born)| *born) {
+                Some((by, _)) => overtaken.push(*by),
+                None => break,
+            }
+        }
+        overtaken
     }
 
     /// Takes a waiting entry out: who waited for it waits for what it waited for, and places that it
@@ -849,6 +903,50 @@ mod tests {
         assert_eq!((first.uevent.seqnum.0, first.uevent.action), (8, Action::Add));
         queue.finish(first.entry);
         assert_eq!(ready(&mut queue), [9]);
+    }
+
+    #[test]
+    fn however_three_events_of_one_device_arrive_they_come_out_in_order() {
+        let orders = [[8, 9, 10], [8, 10, 9], [9, 8, 10], [9, 10, 8], [10, 8, 9], [10, 9, 8]];
+        for order in orders {
+            let mut queue = Queue::new(99);
+            for n in order {
+                queue.insert(uevent(n, "change", "/devices/x", &[("IFINDEX", "4")]), now());
+            }
+            let mut numbers = Vec::new();
+            while let Some(ready) = queue.take_ready() {
+                assert!(queue.take_ready().is_none(), "{order:?}");
+                numbers.push(ready.uevent.seqnum.0);
+                queue.finish(ready.entry);
+            }
+            assert_eq!(numbers, [8, 9, 10], "{order:?}");
+        }
+    }
+
+    #[test]
+    fn in_a_flood_what_was_overtaken_is_not_the_last_word() {
+        type Event = (u64, &'static str);
+        let cases: [(&[Event], &[Event]); 4] = [
+            // A change that its device's removal overtook, while add and removal cancelled out.
+            (&[(10, "add"), (12, "remove"), (11, "change")], &[(11, "change"), (12, "remove")]),
+            // The removal of a device whose number the next one has got.
+            (&[(11, "add"), (10, "remove")], &[(10, "remove"), (11, "add")]),
+            (&[(11, "change"), (10, "change")], &[(10, "change"), (11, "change")]),
+            (&[(10, "add"), (12, "remove"), (13, "change")], &[(13, "change")]),
+        ];
+        for (arrived, expected) in cases {
+            let mut queue = Queue::new(0);
+            queue.insert(uevent(1, "add", "/devices/other", &[]), now());
+            for (number, action) in arrived {
+                queue.insert(uevent(*number, action, "/devices/x", &[]), now());
+            }
+            let mut started = Vec::new();
+            while let Some(ready) = queue.take_ready() {
+                started.push((ready.uevent.seqnum.0, ready.uevent.action.as_str()));
+                queue.finish(ready.entry);
+            }
+            assert_eq!(started[1..], *expected, "{arrived:?}");
+        }
     }
 
     #[test]

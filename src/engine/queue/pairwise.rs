@@ -24,6 +24,7 @@ struct Slot {
 #[derive(Debug, Default)]
 struct Pairwise {
     slots: Vec<Slot>,
+    cancelled: Vec<Uevent>,
 }
 
 /// What an event is related to others by.
@@ -71,37 +72,52 @@ impl Pairwise {
         if self.slots.iter().any(|slot| slot.uevent.seqnum == uevent.seqnum) {
             return Inserted::Duplicate;
         }
-        let is_flood = self.waiting() > coalesce_above;
-        let names = Rc::new(Names::of(&uevent));
-        let last = self.slots.iter().rposition(|slot| slot.blocks_as[0].id == names.id);
-        let last = last.filter(|&at| self.slots[at].entry.is_none());
-        if let Some(at) = last.filter(|_| is_flood)
+        let is_after = |c: &Uevent| c.seqnum > uevent.seqnum && id(c) == id(&uevent);
+        if let Some(at) = self.cancelled.iter().position(is_after) {
+            let removal = self.cancelled.remove(at);
+            self.insert_new(uevent);
+            self.insert_new(removal);
+            return Inserted::Queued;
+        }
+        if self.waiting() > coalesce_above
+            && let Some(at) = self.last_waiting(&uevent)
             && let Some(inserted) = self.fold(at, &uevent)
         {
             return inserted;
         }
-        let mut slot = Slot {
-            entry: None,
-            uevent: uevent.clone(),
-            swallowed: Vec::new(),
-            waits_as: vec![names.clone()],
-            blocks_as: vec![names.clone()],
-        };
-        if let Some(older) = last.map(|at| &mut self.slots[at]).filter(|o| o.uevent.seqnum > uevent.seqnum) {
-            slot.uevent = std::mem::replace(&mut older.uevent, uevent.clone());
-            slot.blocks_as.extend(older.blocks_as.iter().cloned());
-            slot.waits_as = slot.blocks_as.clone();
-            older.waits_as.push(names);
-        }
-        self.slots.push(slot);
+        self.insert_new(uevent);
         Inserted::Queued
+    }
+
+    /// The youngest event of this one's device, if it waits.
+    fn last_waiting(&self, uevent: &Uevent) -> Option<usize> {
+        let last = self.slots.iter().rposition(|slot| slot.blocks_as[0].id == id(uevent));
+        last.filter(|&at| self.slots[at].entry.is_none())
+    }
+
+    fn insert_new(&mut self, uevent: Uevent) {
+        let names = Rc::new(Names::of(&uevent));
+        let of_device = |slot: &&mut Slot| slot.blocks_as[0].id == names.id;
+        let is_overtaken = |slot: &&mut Slot| slot.entry.is_none() && slot.uevent.seqnum > uevent.seqnum;
+        let mut overtaken: Vec<&mut Slot> =
+            self.slots.iter_mut().rev().filter(of_device).take_while(is_overtaken).collect();
+        let mut blocks_as = vec![names.clone()];
+        blocks_as.extend(overtaken.iter().flat_map(|slot| slot.blocks_as.clone()));
+        let (mut moving, mut swallowed) = (uevent.clone(), Vec::new());
+        for slot in overtaken.iter_mut().rev() {
+            std::mem::swap(&mut slot.uevent, &mut moving);
+            std::mem::swap(&mut slot.swallowed, &mut swallowed);
+            slot.waits_as.push(Rc::new(Names::of(&slot.uevent)));
+        }
+        let waits_as = blocks_as.clone();
+        self.slots.push(Slot { entry: None, uevent: moving, swallowed, waits_as, blocks_as });
     }
 
     fn fold(&mut self, at: usize, uevent: &Uevent) -> Option<Inserted> {
         let slot = &mut self.slots[at];
         let synthetic = |u: &Uevent| u.properties.get("SYNTH_UUID").is_some();
         match (slot.uevent.action, uevent.action) {
-            _ if slot.uevent.devpath != uevent.devpath => None,
+            _ if slot.uevent.devpath != uevent.devpath || slot.uevent.seqnum > uevent.seqnum => None,
             (Action::Change, Action::Change)
                 if same_but_number(&slot.uevent.properties, &uevent.properties) =>
             {
@@ -113,6 +129,10 @@ impl Pairwise {
             }
             (Action::Add, Action::Remove) if !synthetic(&slot.uevent) && !synthetic(uevent) => {
                 self.slots.remove(at);
+                self.cancelled.push(uevent.clone());
+                if self.cancelled.len() > CANCELLED_KEPT {
+                    self.cancelled.remove(0);
+                }
                 Some(Inserted::Cancelled)
             }
             _ => None,
