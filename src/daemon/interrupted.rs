@@ -7,6 +7,9 @@
 
 use super::coldplug::Action;
 use super::shell::Shell;
+use super::task::World;
+use crate::engine::Engine;
+use crate::links::Table;
 use crate::model::event::OrderedSet;
 use crate::model::record::Record;
 use crate::model::{DeviceId, Now};
@@ -37,66 +40,92 @@ pub(super) struct Interrupted {
 }
 
 impl Shell {
+    /// Looks at one device more; false when all were looked at.
+    pub(super) fn look_at_interrupted(&mut self, interrupted: &mut Interrupted) -> bool {
+        let goes_on =
+            self.world.look_at_interrupted(&self.links.exchange.table, &self.engine, interrupted, self.now);
+        if !goes_on {
+            self.coldplug_more(interrupted);
+        }
+        goes_on
+    }
+
+    fn coldplug_more(&mut self, interrupted: &mut Interrupted) {
+        let wanted = interrupted.take_wanted();
+        if !wanted.is_empty() {
+            log::info!("{} devices are triggered whose events were interrupted", wanted.len());
+            let wanted = wanted.into_iter().map(|(action, devpath)| (action, self.syspath(&devpath)));
+            let wanted: Vec<_> = wanted.collect();
+            self.coldplug.add(wanted);
+        }
+    }
+}
+
+impl Interrupted {
+    /// How to trigger what was interrupted, by devpath.
+    pub(super) fn take_wanted(&mut self) -> Vec<(Action, BString)> {
+        std::mem::take(&mut self.wanted)
+    }
+}
+
+impl World {
     /// What there is to look at: all that is known of any device on disk.
     pub(super) fn list_interrupted(&self) -> Interrupted {
-        let world = &self.world;
-        if let Err(error) = world.claims.sweep_dev() {
+        if let Err(error) = self.claims.sweep_dev() {
             log::warn!("Cannot remove what is left of writing symlinks: {error}");
         }
-        let claimed = world.claims.claims().by_device();
-        let indexed = world.database.list_tags().unwrap_or_else(|error| {
+        let claimed = self.claims.claims().by_device();
+        let indexed = self.database.list_tags().unwrap_or_else(|error| {
             log::warn!("Cannot list the tag index: {error}");
             HashMap::new()
         });
-        let numbers = world.claims.number_links();
-        let known = world.database.known();
+        let numbers = self.claims.number_links();
+        let known = self.database.known();
         let ids: HashSet<&DeviceId> =
             known.chain(claimed.keys()).chain(indexed.keys()).chain(&numbers).collect();
         Interrupted { ids: ids.into_iter().cloned().collect(), claimed, indexed, ..Interrupted::default() }
     }
 
     /// Looks at one device more; false when all were looked at.
-    pub(super) fn look_at_interrupted(&mut self, interrupted: &mut Interrupted) -> bool {
+    pub(super) fn look_at_interrupted(
+        &mut self,
+        links: &Table,
+        engine: &Engine,
+        interrupted: &mut Interrupted,
+        now: Now,
+    ) -> bool {
         let Some(id) = interrupted.ids.pop() else {
             if interrupted.busy.is_empty() {
-                self.coldplug_more(std::mem::take(&mut interrupted.wanted));
                 return false;
             }
             interrupted.ids = std::mem::take(&mut interrupted.busy);
-            interrupted.until = Some(self.now + PAUSE);
+            interrupted.until = Some(now + PAUSE);
             return true;
         };
-        if self.engine.has_event_of(&id) {
+        if engine.has_event_of(&id) {
             interrupted.busy.push(id);
             return true;
         }
-        match self.world.database.read_record(&id) {
-            Ok(record) => self.agree(&id, record, interrupted),
+        match self.database.read_record(&id) {
+            Ok(record) => self.agree(links, &id, record, interrupted),
             Err(error) => log::warn!("Cannot read the record {id}: {error}"),
         }
         true
     }
 
-    fn coldplug_more(&mut self, wanted: Vec<(Action, BString)>) {
-        if !wanted.is_empty() {
-            log::info!("{} devices are triggered whose events were interrupted", wanted.len());
-            self.coldplug.add(wanted);
-        }
-    }
-
-    fn agree(&mut self, id: &DeviceId, record: Option<Record>, interrupted: &mut Interrupted) {
+    fn agree(&mut self, links: &Table, id: &DeviceId, record: Option<Record>, interrupted: &mut Interrupted) {
         // Somebody has removed all records: that says nothing of a device that is there.
-        if record.is_none() && self.world.database.is_new() && !self.is_gone(id) {
+        if record.is_none() && self.database.is_new() && !self.is_gone(links, id) {
             return;
         }
         let has_number = matches!(id, DeviceId::Block(_) | DeviceId::Char(_));
-        if has_number && record.is_none() && self.is_gone(id) {
+        if has_number && record.is_none() && self.is_gone(links, id) {
             self.remove_number_link(id);
         }
         let record = record.unwrap_or_default();
         let none = OrderedSet::default();
         let indexed = interrupted.indexed.get(id).unwrap_or(&none);
-        if let Err(error) = self.world.database.agree_tags(id, &record, indexed) {
+        if let Err(error) = self.database.agree_tags(id, &record, indexed) {
             log::warn!("Cannot bring the tag index in line with the record {id}: {error}");
         }
         let claimed = interrupted.claimed.get(id).map_or(&[][..], Vec::as_slice);
@@ -104,15 +133,16 @@ impl Shell {
         if claimed.is_empty() && record.links.is_empty() && !is_under_way {
             return;
         }
-        let device = self.sysfs.device_of_id(id).and_then(|devpath| self.sysfs.device(&devpath));
+        let sysfs = &self.answers.sysfs;
+        let device = sysfs.device_of_id(id).and_then(|devpath| sysfs.device(&devpath));
         let devnode = device.as_ref().and_then(|device| device.devnode.as_ref());
-        for error in self.world.claims.agree(id, &record, claimed, devnode.map(|node| node.as_bstr())) {
+        for error in self.claims.agree(id, &record, claimed, devnode.map(|node| node.as_bstr())) {
             log::warn!("{error}");
         }
         if let Some(device) = device.filter(|_| is_under_way) {
             // One that was never initialized is new.
             let action = if record.usec_initialized.is_some() { Action::Change } else { Action::Add };
-            interrupted.wanted.push((action, self.syspath(&device.devpath)));
+            interrupted.wanted.push((action, device.devpath));
         }
     }
 }

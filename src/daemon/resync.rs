@@ -7,7 +7,7 @@
 //!
 //! Must stay true: who is called gone is gone. The world moves on between slices, so what was not found is
 //! looked for by its own name, and once more after a while; and as long as an event of it waits or runs, that
-//! event decides.
+//! event decides, and it is looked for once more afterwards.
 //!
 //! A device of which this daemon has handled an event gets the `remove` that the kernel would have sent:
 //! rules run, listeners are told. Of one that only an earlier daemon knew there is but the record, which
@@ -16,9 +16,10 @@
 use super::coldplug::Action;
 use super::interrupted::Interrupted;
 use super::shell::Shell;
+use super::task::World;
 use crate::engine::Input;
-use crate::links::Lookup;
-use crate::model::{DevNum, DeviceId, Errno, Now, SeqNum};
+use crate::links::{Lookup, Table};
+use crate::model::{DevNum, DeviceId, Errno, LinkSet, Now, SeqNum};
 use crate::sys::clock::monotonic;
 use crate::world::enumerate::{self, Filter, Kind, Scan};
 use bstr::{BString, ByteSlice};
@@ -54,7 +55,7 @@ enum Stage {
     /// These are not there; is an event of them on its way?
     Wait { until: Now, gone: Vec<DeviceId> },
     /// These go. Removals are numbered downwards from here.
-    Remove { gone: Vec<DeviceId>, number: SeqNum, removed: usize },
+    Remove { gone: Vec<DeviceId>, busy: Vec<DeviceId>, number: SeqNum, removed: usize },
 }
 
 #[derive(Debug)]
@@ -114,7 +115,7 @@ impl Shell {
     /// before we came. Events of a file speak of devices that nobody has.
     pub(super) fn look_for_leftovers(&mut self) {
         if !self.intake.is_finite() {
-            self.resync.stage = Stage::Interrupted(Box::new(self.list_interrupted()));
+            self.resync.stage = Stage::Interrupted(Box::new(self.world.list_interrupted()));
         }
     }
 
@@ -137,7 +138,8 @@ impl Shell {
             && is_read
         {
             let number = self.engine.newest().unwrap_or(SeqNum(1));
-            self.resync.stage = Stage::Remove { gone: std::mem::take(gone), number, removed: 0 };
+            let gone = std::mem::take(gone);
+            self.resync.stage = Stage::Remove { gone, busy: Vec::new(), number, removed: 0 };
         }
         if let Stage::Interrupted(interrupted) = &mut self.resync.stage
             && interrupted.until.is_some_and(|until| until <= self.now)
@@ -161,7 +163,7 @@ impl Shell {
                 true => Stage::Interrupted(interrupted),
                 false if interrupted.is_scan_wanted => Stage::Scan(Box::new(Scan::new(Kind::All))),
                 false => {
-                    let ids = self.world.database.known().cloned().collect();
+                    let ids = self.world.all_known().into_iter().collect();
                     Stage::Doubt { ids, gone: Vec::new() }
                 }
             },
@@ -191,19 +193,24 @@ impl Shell {
                 None if gone.is_empty() => Stage::Idle,
                 None => Stage::Wait { until: self.now + SECOND_LOOK, gone },
             },
-            Stage::Remove { mut gone, mut number, mut removed } => {
+            Stage::Remove { mut gone, mut busy, mut number, mut removed } => {
                 let Some(id) = gone.pop() else {
                     if removed > 0 {
                         log::warn!("{removed} devices are gone without an event: they are removed");
                     }
-                    return Stage::Idle;
+                    // The last event of these may yet speak of what is gone.
+                    return match busy.is_empty() {
+                        true => Stage::Idle,
+                        false => Stage::Wait { until: self.now + SECOND_LOOK, gone: busy },
+                    };
                 };
-                let is_known = self.world.database.has_record(&id) && !self.engine.has_event_of(&id);
-                if is_known && self.is_gone(&id) {
+                if self.engine.has_event_of(&id) {
+                    busy.push(id);
+                } else if self.is_gone(&id) {
                     self.remove_device(&id, &mut number);
                     removed += 1;
                 }
-                Stage::Remove { gone, number, removed }
+                Stage::Remove { gone, busy, number, removed }
             }
         }
     }
@@ -229,37 +236,15 @@ impl Shell {
         let wanted = look.wanted.into_iter().map(|(InOrder(devpath), action)| (action, devpath));
         let wanted: Vec<_> = wanted.map(|(action, devpath)| (action, self.syspath(&devpath))).collect();
         self.coldplug.add(wanted);
-        let absent = self.world.database.known().filter(|id| !look.present.contains(id));
-        Stage::Doubt { ids: absent.cloned().collect(), gone: Vec::new() }
+        let mut known = self.world.all_known();
+        // An event that waits or runs may yet make a record of a device whose removal was lost.
+        known.extend(self.engine.devices());
+        let absent = known.into_iter().filter(|id| !look.present.contains(id));
+        Stage::Doubt { ids: absent.collect(), gone: Vec::new() }
     }
 
-    /// Whether there is no such device any more. Where that cannot be told, there is.
-    pub(super) fn is_gone(&self, id: &DeviceId) -> bool {
-        let by_number = |folder: &[u8], number: &DevNum| {
-            !self.sysfs.exists(folder, number.to_string().as_bytes()) && self.sysfs.exists(folder, b"")
-        };
-        match id {
-            DeviceId::Block(number) => by_number(b"/dev/block", number),
-            DeviceId::Char(number) => by_number(b"/dev/char", number),
-            DeviceId::Net(ifindex) if self.links.is_live() => {
-                !matches!(self.links.exchange.table.lookup(*ifindex), Lookup::Known(_))
-            }
-            DeviceId::Net(_) => self.sysfs.device_of_id(id).is_none(),
-            DeviceId::Named { subsystem, .. } => {
-                match self.world.database.removal(id, SeqNum(1)) {
-                    Some(removal) => !self.sysfs.exists(&removal.devpath, b"uevent"),
-                    // Only some of what has a name and no number is in any list.
-                    None => self.is_listed(subsystem) && self.sysfs.device_of_id(id).is_none(),
-                }
-            }
-        }
-    }
-
-    /// Whether devices of this subsystem are in a list, so that one that is in none is gone.
-    fn is_listed(&self, subsystem: &BString) -> bool {
-        let folders = [&b"/bus"[..], b"/class"];
-        matches!(subsystem.as_bytes(), b"module" | b"drivers")
-            || folders.iter().any(|folder| self.sysfs.exists(folder, subsystem))
+    fn is_gone(&self, id: &DeviceId) -> bool {
+        self.world.is_gone(&self.links.exchange.table, id)
     }
 
     fn remove_device(&mut self, id: &DeviceId, number: &mut SeqNum) {
@@ -269,31 +254,73 @@ impl Shell {
         });
         match removal {
             Some(removal) => self.inbox.push_back(Input::Uevent(removal)),
-            None => self.drop_device(id),
+            None => self.world.drop_device(&mut self.links.exchange.table, id),
+        }
+    }
+}
+
+impl World {
+    /// All devices of which there is something in `/run/udev` or `/dev`, as far as we know.
+    pub(super) fn all_known(&self) -> HashSet<DeviceId> {
+        let claimed = self.claims.claims().by_device();
+        self.database.known_or_tagged().chain(claimed.keys()).cloned().collect()
+    }
+
+    /// Whether there is no such device any more. Where that cannot be told, there is.
+    pub(super) fn is_gone(&self, links: &Table, id: &DeviceId) -> bool {
+        let sysfs = &self.answers.sysfs;
+        let by_number = |folder: &[u8], number: &DevNum| {
+            !sysfs.exists(folder, number.to_string().as_bytes()) && sysfs.exists(folder, b"")
+        };
+        match id {
+            DeviceId::Block(number) => by_number(b"/dev/block", number),
+            DeviceId::Char(number) => by_number(b"/dev/char", number),
+            DeviceId::Net(ifindex) if self.answers.links_are_live() => {
+                !matches!(links.lookup(*ifindex), Lookup::Known(_))
+            }
+            DeviceId::Net(_) => sysfs.device_of_id(id).is_none(),
+            DeviceId::Named { subsystem, .. } => {
+                match self.database.removal(id, SeqNum(1)) {
+                    Some(removal) => !sysfs.exists(&removal.devpath, b"uevent"),
+                    // Only some of what has a name and no number is in any list.
+                    None => self.is_listed(subsystem) && sysfs.device_of_id(id).is_none(),
+                }
+            }
         }
     }
 
-    /// All that is known of the device is what an earlier daemon has left behind: that goes too.
-    pub(super) fn drop_device(&mut self, id: &DeviceId) {
-        self.world.watches.drop_watch(id);
-        let world = &mut self.world;
-        let dropped = world.database.read_record(id).and_then(|record| {
+    /// Whether devices of this subsystem are in a list, so that one that is in none is gone.
+    fn is_listed(&self, subsystem: &BString) -> bool {
+        let folders = [&b"/bus"[..], b"/class"];
+        matches!(subsystem.as_bytes(), b"module" | b"drivers")
+            || folders.iter().any(|folder| self.answers.sysfs.exists(folder, subsystem))
+    }
+
+    /// Removes record, tags, claims and watch of a device that is gone, and tells nobody: all that is known of it is
+    /// what an earlier daemon has left behind.
+    pub(super) fn drop_device(&mut self, links: &mut Table, id: &DeviceId) {
+        self.watches.drop_watch(id);
+        let dropped = self.database.read_record(id).and_then(|record| {
             let record = record.unwrap_or_default();
             let released: Vec<BString> = record.links.iter().map(|link| link.to_owned()).collect();
-            for error in world.claims.apply(id, b"", 0, &released, &[]) {
+            for error in self.claims.apply(id, b"", 0, &released, &[]) {
                 log::warn!("{error}");
             }
-            world.database.remove_tags(id, &record.tags)?;
-            world.database.remove_record(id)
+            // Others may have removed the record, which knew of these.
+            for error in self.claims.keep_only(id, b"", &LinkSet::default()) {
+                log::warn!("{error}");
+            }
+            self.database.remove_tags(id, &record.tags)?;
+            self.database.remove_record(id)
         });
         if let Err(error) = dropped {
             log::warn!("Cannot drop what {id} has left behind: {error}");
             if Errno::of(&error).is_shortage() {
-                self.world.unfinished.is_left(id);
+                self.unfinished.is_left(id);
             }
         }
         if let DeviceId::Net(ifindex) = id {
-            self.links.exchange.table.forget(*ifindex);
+            links.forget(*ifindex);
         }
         self.remove_number_link(id);
     }
@@ -301,14 +328,14 @@ impl Shell {
     /// Removes the symlink by number that a device has left.
     pub(super) fn remove_number_link(&mut self, id: &DeviceId) {
         let removed = match id {
-            DeviceId::Block(number) => self.world.claims.remove_number_link(true, *number),
-            DeviceId::Char(number) => self.world.claims.remove_number_link(false, *number),
+            DeviceId::Block(number) => self.claims.remove_number_link(true, *number),
+            DeviceId::Char(number) => self.claims.remove_number_link(false, *number),
             DeviceId::Net(_) | DeviceId::Named { .. } => Ok(()),
         };
         if let Err(error) = removed {
             log::warn!("{error}");
             if error.is_shortage() {
-                self.world.unfinished.is_left(id);
+                self.unfinished.is_left(id);
             }
         }
     }

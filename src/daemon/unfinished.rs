@@ -11,10 +11,13 @@
 use super::coldplug::Action;
 use super::shell::Shell;
 use super::task::World;
+use crate::engine::Engine;
+use crate::links::Table;
 use crate::model::effect::{Effect, Sticky};
 use crate::model::{self, DeviceId, Errno, Event, LinkSet, Now};
 use bstr::BString;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::io;
 use std::time::Duration;
 
 /// Devices that are remembered; when there are more, all devices are looked at.
@@ -139,7 +142,7 @@ impl Unfinished {
 
     /// Whether it is time to look for room. `is_needed`: something waits for it. Pauses are short again once nothing
     /// has failed for as long as the last one: what was begun anew may fail in a moment.
-    fn is_due(&mut self, is_needed: bool, now: Now) -> bool {
+    pub(super) fn is_due(&mut self, is_needed: bool, now: Now) -> bool {
         if !is_needed {
             if self.due.is_some_and(|due| due <= now) {
                 (self.due, self.pause) = (None, FIRST_PAUSE);
@@ -181,11 +184,61 @@ impl World {
     }
 
     /// Whether something waits for room.
-    fn is_unfinished(&self) -> bool {
+    pub(super) fn is_unfinished(&self) -> bool {
         self.unfinished.has_devices()
             || self.database.is_unfinished()
             || self.claims.is_unfinished()
             || self.watches.is_unfinished()
+    }
+
+    /// Writes what records, claims and watches know not to be on disk.
+    pub(super) fn finish_stores(&mut self) {
+        let waiting = &self.unfinished.events;
+        if let Err(error) = self.database.finish(|id| waiting.contains_key(id)) {
+            log::debug!("There is no room yet for all records: {error}");
+        }
+        for error in self.claims.finish() {
+            log::debug!("{error}");
+        }
+        self.watches.finish();
+    }
+
+    pub(super) fn drop_what_is_left(&mut self, links: &mut Table, engine: &Engine) {
+        for id in std::mem::take(&mut self.unfinished.gone) {
+            if engine.has_event_of(&id) {
+                self.unfinished.is_left(&id);
+            } else if self.is_gone(links, &id) {
+                for error in self.claims.keep_only(&id, b"", &LinkSet::default()) {
+                    log::warn!("{error}");
+                }
+                self.drop_device(links, &id);
+            }
+        }
+    }
+
+    /// The events to trigger again, by devpath. The devices stay remembered until an event of theirs begins.
+    pub(super) fn failed_events(&mut self) -> Vec<(Action, BString)> {
+        let sysfs = &self.answers.sysfs;
+        let is_there = |devpath: &BString| sysfs.exists(devpath, b"uevent");
+        let (present, absent): (Vec<_>, Vec<_>) =
+            self.unfinished.events.iter().partition(|(_, (_, devpath))| is_there(devpath));
+        let wanted = present.into_iter().map(|(_, wanted)| wanted.clone()).collect();
+        let absent: Vec<DeviceId> = absent.into_iter().map(|(id, _)| id.clone()).collect();
+        for id in absent {
+            self.unfinished.events.remove(&id);
+            self.unfinished.is_left(&id);
+        }
+        wanted
+    }
+
+    /// Whether there is room now. That a folder is gone may have been hidden by what failed before.
+    pub(super) fn look_for_room(&mut self) -> bool {
+        match self.database.try_room().and_then(|()| self.claims.try_room()) {
+            Ok(()) => return true,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => _ = self.mend_folders(),
+            Err(error) => log::debug!("There is no room yet for what could not be written: {error}"),
+        }
+        false
     }
 }
 
@@ -201,56 +254,23 @@ impl Shell {
             self.world.mend_folders();
             return self.mend_run_folder();
         }
-        let room = self.world.database.try_room().and_then(|()| self.world.claims.try_room());
-        if let Err(error) = room {
-            return log::debug!("There is no room yet for what could not be written: {error}");
+        if !self.world.look_for_room() {
+            return self.mend_run_folder();
         }
-        let waiting = &self.world.unfinished.events;
-        if let Err(error) = self.world.database.finish(|id| waiting.contains_key(id)) {
-            log::debug!("There is no room yet for all records: {error}");
-        }
-        for error in self.world.claims.finish() {
-            log::debug!("{error}");
-        }
-        self.world.watches.finish();
+        self.world.finish_stores();
         if std::mem::take(&mut self.world.unfinished.static_nodes) {
             self.set_up_static_nodes();
         }
-        self.drop_what_is_left();
-        self.trigger_what_failed();
-        if std::mem::take(&mut self.world.unfinished.too_many) {
-            self.look_at_all_devices();
-        }
-    }
-
-    fn drop_what_is_left(&mut self) {
-        for id in std::mem::take(&mut self.world.unfinished.gone) {
-            if self.engine.has_event_of(&id) {
-                self.world.unfinished.is_left(&id);
-            } else if self.is_gone(&id) {
-                for error in self.world.claims.keep_only(&id, b"", &LinkSet::default()) {
-                    log::warn!("{error}");
-                }
-                self.drop_device(&id);
-            }
-        }
-    }
-
-    /// The devices stay remembered until an event of theirs begins.
-    fn trigger_what_failed(&mut self) {
-        let is_there = |devpath: &BString| self.sysfs.exists(devpath, b"uevent");
-        let (present, absent): (Vec<_>, Vec<_>) =
-            self.world.unfinished.events.iter().partition(|(_, (_, devpath))| is_there(devpath));
-        let wanted: Vec<_> =
-            present.into_iter().map(|(_, (action, devpath))| (*action, self.syspath(devpath))).collect();
-        let absent: Vec<DeviceId> = absent.into_iter().map(|(id, _)| id.clone()).collect();
-        for id in absent {
-            self.world.unfinished.events.remove(&id);
-            self.world.unfinished.is_left(&id);
-        }
+        self.world.drop_what_is_left(&mut self.links.exchange.table, &self.engine);
+        let wanted = self.world.failed_events();
         if !wanted.is_empty() {
             log::info!("There is room again: {} devices whose events failed are triggered", wanted.len());
+            let wanted = wanted.into_iter().map(|(action, devpath)| (action, self.syspath(&devpath)));
+            let wanted: Vec<_> = wanted.collect();
             self.coldplug.add(wanted);
+        }
+        if std::mem::take(&mut self.world.unfinished.too_many) {
+            self.look_at_all_devices();
         }
     }
 }

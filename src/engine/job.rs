@@ -212,6 +212,11 @@ impl Job {
         }
     }
 
+    /// Renaming an interface does not change it.
+    pub fn device_id(&self) -> Option<&DeviceId> {
+        self.device_id.as_ref()
+    }
+
     fn wants_rules(&self) -> bool {
         self.rules.is_none() && matches!(self.stage, Stage::Before(_))
     }

@@ -319,6 +319,12 @@ impl Engine {
             && (self.jobs.values().any(|job| job.is_of(id)) || self.queue.has_waiting_event_of(id))
     }
 
+    /// Devices of which events wait or run; looks at all of them.
+    pub fn devices(&self) -> Vec<DeviceId> {
+        let running = self.jobs.values().filter_map(|job| job.device_id().cloned());
+        running.chain(self.queue.waiting_devices()).collect()
+    }
+
     /// What was done since the start.
     pub fn counters(&self) -> Counters {
         self.counters

@@ -624,6 +624,12 @@ impl Queue {
             .any(|uevent| id_of(uevent).as_ref() == Some(id))
     }
 
+    /// Devices of which events wait; looks at all of them.
+    pub fn waiting_devices(&self) -> impl Iterator<Item = DeviceId> {
+        let waiting = self.entries.iter().filter_map(|entry| entry.uevent.as_ref());
+        waiting.filter_map(|u| Device::new(u.devpath.clone(), u.subsystem.clone(), &u.properties).id())
+    }
+
     /// Number of events that have not started.
     pub fn waiting(&self) -> usize {
         self.seqnums.len() - self.running

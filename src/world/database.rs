@@ -182,9 +182,14 @@ impl Database {
     /// forgotten.
     pub fn reopen(&mut self, udev: &Dir) -> io::Result<()> {
         let mut opened = Database::open(udev)?;
-        for (id, new) in &mut opened.known {
-            if let Some(old) = self.known.get_mut(id) {
-                new.identity = std::mem::take(&mut old.identity);
+        // Those of devices whose records are gone go with the devices.
+        for (id, tags) in opened.list_tags()? {
+            opened.known.entry(id).or_default().tags = tags;
+        }
+        for (id, old) in std::mem::take(&mut self.known) {
+            // Until its next event this is all that is known of the device.
+            if !old.identity.is_empty() {
+                opened.known.entry(id).or_default().identity = old.identity;
             }
         }
         opened.unwritten = std::mem::take(&mut self.unwritten);
@@ -213,6 +218,11 @@ impl Database {
     /// Ids of the devices that had a record when last looked at, in no order.
     pub fn known(&self) -> impl Iterator<Item = &DeviceId> {
         self.known.iter().filter(|(_, known)| known.has_record).map(|(id, _)| id)
+    }
+
+    /// Ids of the devices that had a record or tags when last looked at, in no order.
+    pub fn known_or_tagged(&self) -> impl Iterator<Item = &DeviceId> {
+        self.known.keys()
     }
 
     /// Whether the device had a record when last looked at; no system call.
@@ -256,9 +266,14 @@ impl Database {
             return Ok(None);
         }
         let record = self.records.read(id)?;
-        if record.is_none() {
-            // Someone cleaned up, and the tag index with it.
-            self.known.remove(id);
+        if record.is_none()
+            && let Some(known) = self.known.get_mut(id)
+        {
+            // Someone cleaned up, perhaps the tag index with it; what is left of that goes with the device.
+            known.has_record = false;
+            if known.tags.is_empty() {
+                self.known.remove(id);
+            }
         }
         Ok(record)
     }
@@ -419,8 +434,11 @@ impl Database {
             self.unwritten.remove(id);
         }
         let tags = self.known.get(id).map(|known| &known.tags).filter(|tags| !tags.is_empty()).cloned();
-        let removed = tags.map_or(Ok(()), |tags| self.remove_tags(id, &tags));
-        self.unlink_record(id).and(removed)
+        let removed = tags.map_or(Ok(()), |tags| self.remove_tags(id, &tags)).and(self.unlink_record(id));
+        if self.known.get(id).is_some_and(|known| !known.has_record && known.tags.is_empty()) {
+            self.known.remove(id);
+        }
+        removed
     }
 
     fn unlink_record(&mut self, id: &DeviceId) -> io::Result<()> {
