@@ -27,6 +27,8 @@ pub mod recorder;
 pub mod reload;
 pub mod resync;
 pub mod shell;
+#[cfg(test)]
+mod simulation;
 pub mod slow;
 pub mod source;
 pub mod status;

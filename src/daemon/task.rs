@@ -226,6 +226,17 @@ impl Answers {
         self.records = records;
     }
 
+    /// Whether the link table speaks for sysfs.
+    pub(super) fn links_are_live(&self) -> bool {
+        self.links_are_live
+    }
+
+    /// The link table speaks for a tree that is not the real one.
+    #[cfg(test)]
+    pub(super) fn believe_the_links(&mut self) {
+        self.links_are_live = true;
+    }
+
     /// The answer, or the first thing it needs.
     pub fn answer(
         &mut self,

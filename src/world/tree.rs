@@ -18,9 +18,19 @@ impl Default for Tree {
 impl Tree {
     /// An empty tree.
     pub fn new() -> Tree {
+        Tree::below(&std::env::temp_dir())
+    }
+
+    /// An empty tree in memory, where there is a usual place for it.
+    pub fn in_memory() -> Tree {
+        let memory = Path::new("/dev/shm");
+        if memory.is_dir() { Tree::below(memory) } else { Tree::new() }
+    }
+
+    fn below(folder: &Path) -> Tree {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let root = std::env::temp_dir().join(format!("mudev-tree-{}-{number}", std::process::id()));
+        let root = folder.join(format!("mudev-tree-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&root).expect("temporary folder");
         Tree { root: std::fs::canonicalize(root).expect("temporary folder") }
     }

@@ -1,4 +1,5 @@
 //! Numbers that a seed decides, for tests that must give the same cases on every machine.
+#![allow(dead_code)]
 
 /// A small generator; good enough to choose cases (SplitMix64).
 pub struct Random(pub u64);
@@ -10,6 +11,11 @@ impl Random {
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
+    }
+
+    /// Whether it came out so, in `n` of `of` cases.
+    pub fn chance(&mut self, n: usize, of: usize) -> bool {
+        self.below(of) < n
     }
 
     /// Less than `limit`; 0 if that is 0.

@@ -1,0 +1,662 @@
+//! The daemon of the simulation: the real engine, link table, tasks and stores, in a loop that is driven by hand.
+//!
+//! What the loop itself decides is done here as in [`crate::daemon::shell`], [`crate::daemon::links`] and
+//! [`crate::daemon::resync`], in few lines; programs, helpers and locks are somebody's dice.
+
+use super::kernel::Kernel;
+use super::random::Random;
+use crate::daemon::coldplug::Action;
+use crate::daemon::interrupted::Interrupted;
+use crate::daemon::source::Sources;
+use crate::daemon::task::{Fact, Need, Pending, Task, World};
+use crate::daemon::watch::Watches;
+use crate::engine::{AtOnce, Engine, EngineConfig, Input, JobId, Output, Reply, Tried};
+use crate::links::Table;
+use crate::links::exchange::{Ended, Errand, Exchange};
+use crate::model::effect::{Done, Effect};
+use crate::model::{DeviceId, Event, IfIndex, Now, SeqNum, announcement};
+use crate::rules::ask::{Attr, Exit, Subject};
+use crate::rules::program::RuleSet;
+use crate::rules::{Answer, Ask};
+use crate::world::Roots;
+use crate::world::database;
+use crate::world::watch_dir::WatchDir;
+use bstr::BString;
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// As in [`crate::daemon::links`].
+const PATIENCE: Duration = Duration::from_millis(5);
+const REQUEST_LIMIT: Duration = Duration::from_secs(30);
+const DUMP_PAUSE: Duration = Duration::from_secs(1);
+/// Bytes of requests in one datagram.
+const ROOM: usize = 300;
+/// As in [`EngineConfig`].
+const EVENT_LIMIT: Duration = Duration::from_secs(180);
+/// As in [`crate::daemon::resync`].
+const SECOND_LOOK: Duration = Duration::from_millis(100);
+/// As in [`crate::daemon::coldplug`].
+const QUIET: Duration = Duration::from_millis(200);
+const LATEST: Duration = Duration::from_secs(10);
+
+/// What listeners got.
+#[derive(Clone, Debug)]
+pub struct Announced {
+    pub seqnum: u64,
+    pub id: String,
+    pub properties: BTreeMap<String, String>,
+}
+
+/// A job that waits for a link.
+#[derive(Debug)]
+struct Parked {
+    job: JobId,
+    ifindex: u32,
+    request_at: Option<Now>,
+    wants_reply: bool,
+}
+
+/// Devices of which nobody knows whether they are gone.
+#[derive(Debug)]
+enum Doubt {
+    /// Before the others: what an earlier daemon has left half done.
+    Interrupted(Box<Interrupted>),
+    Look(Vec<DeviceId>),
+    Wait(Now, Vec<DeviceId>),
+}
+
+pub struct Daemon {
+    pub engine: Engine,
+    pub world: World,
+    pub links: Exchange<JobId>,
+    /// Keeps what is watched open.
+    _poll: mio::Poll,
+    pub now: Now,
+    parked: Vec<Parked>,
+    /// Jobs that may not ask for links before the table has caught up.
+    behind: Vec<JobId>,
+    /// After a dump that failed.
+    dump_not_before: Now,
+    /// Programs and helpers at work.
+    open: Vec<(JobId, Need)>,
+    replies: VecDeque<Input>,
+    facts: VecDeque<(JobId, Fact)>,
+    doubt: Option<Doubt>,
+    /// All devices are looked at when it is quiet at this time, or at the other in any case.
+    resync: Option<(Now, Now)>,
+    /// `/run/udev` is gone and cannot be made anew.
+    is_unmendable: bool,
+    /// Numbers of removals that we made up.
+    pub made_up: HashSet<u64>,
+    pub announced: Vec<Announced>,
+    pub busy: bool,
+    pub log: Vec<String>,
+}
+
+/// Replies at once to most of the requests.
+struct Here<'a> {
+    world: &'a mut World,
+    table: &'a mut Table,
+    kernel: &'a Kernel,
+    random: &'a mut Random,
+    announced: &'a mut Vec<Announced>,
+    needs: Vec<(JobId, Need)>,
+}
+
+impl Here<'_> {
+    fn attempt(&mut self, job: JobId, event: &Event, task: &Task, facts: &[Fact]) -> Result<Reply, Need> {
+        match task {
+            Task::Ask(Ask::Attr { subject: Subject::Event, .. }) if event.device.subsystem != "net" => {
+                let id = event.device.id().map(|id| id.to_string()).unwrap_or_default();
+                let device = self.kernel.devices.get(&id);
+                let value = |device: &super::kernel::Device| Attr::Value(device.value.to_string().into());
+                return Ok(Reply::Answer(Answer::Attr(device.map_or(Attr::NoDevice, value))));
+            }
+            Task::Effect(Effect::LockDisk { .. }) if self.random.chance(1, 8) => {
+                return Ok(Reply::Done(Done::Busy));
+            }
+            Task::Effect(Effect::LockDisk { .. } | Effect::UnlockDisk | Effect::Node(_)) => {
+                return Ok(Reply::Done(Done::Ok));
+            }
+            _ => {}
+        }
+        let reply = self.world.attempt(self.table, job, event, task, facts)?;
+        if let Task::Effect(Effect::Announce { datagram }) = task {
+            self.announced.push(taken_apart(event, datagram));
+        }
+        Ok(reply)
+    }
+
+    fn try_request(&mut self, job: JobId, event: &Event, task: Task) -> Result<Tried<Output>, Task> {
+        if self.random.chance(1, 8) {
+            return Err(task);
+        }
+        Ok(match self.attempt(job, event, &task, &[]) {
+            Ok(reply) => Tried::Replied(reply),
+            Err(need) => {
+                self.world.pending.insert(job, Pending { task, facts: Vec::new() });
+                self.needs.push((job, need));
+                Tried::Taken
+            }
+        })
+    }
+}
+
+impl AtOnce for Here<'_> {
+    fn answer(&mut self, job: JobId, event: &Event, ask: &Ask) -> Tried<()> {
+        match self.try_request(job, event, Task::Ask(ask.clone())) {
+            Ok(Tried::Replied(reply)) => Tried::Replied(reply),
+            Ok(_) => Tried::Taken,
+            Err(_) => Tried::Refused(()),
+        }
+    }
+
+    fn attempt(&mut self, event: &Event, request: Output) -> Tried<Output> {
+        let (job, task) = match request {
+            Output::Perform { job, effect } => (job, Task::Effect(effect)),
+            Output::Run { job, item } => (job, Task::Run(item)),
+            other => return Tried::Refused(other),
+        };
+        match self.try_request(job, event, task) {
+            Ok(tried) => tried,
+            Err(Task::Effect(effect)) => Tried::Refused(Output::Perform { job, effect }),
+            Err(Task::Run(item)) => Tried::Refused(Output::Run { job, item }),
+            Err(Task::Ask(_)) => unreachable!("questions go to answer"),
+        }
+    }
+}
+
+fn taken_apart(event: &Event, datagram: &[u8]) -> Announced {
+    let message = announcement::parse(datagram).expect("our own announcement");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let properties = message.uevent.properties.iter().map(|p| (p.name.to_string(), text(p.value))).collect();
+    let id = event.device.id().map(|id| id.to_string()).unwrap_or_default();
+    Announced { seqnum: event.seqnum.0, id, properties }
+}
+
+/// Devices whose folders are these.
+fn trigger(kernel: &mut Kernel, wanted: Vec<(Action, BString)>) {
+    for (action, devpath) in wanted {
+        if let Some(id) = kernel.id_at(&devpath) {
+            kernel.trigger(if action == Action::Add { "add" } else { "change" }, &id);
+        }
+    }
+}
+
+impl Daemon {
+    /// Starts on what is on disk, as the real one with `--coldplug`.
+    pub fn open(
+        roots: &Roots,
+        config: EngineConfig,
+        rules: Arc<RuleSet>,
+        kernel: &mut Kernel,
+        now: Now,
+    ) -> io::Result<Daemon> {
+        kernel.listening = true;
+        let poll = mio::Poll::new()?;
+        let sources = Sources::new(&poll)?;
+        let udev = database::open_udev_dir(&roots.run)?;
+        let watches = Watches::new(roots, Some(WatchDir::open(&udev)?), &sources)?;
+        let builtins = crate::builtin::Builtins::load(roots, b"", None).0;
+        let mut world = World::open(roots, builtins, watches, None)?;
+        world.answers.believe_the_links();
+        let interrupted = Box::new(world.list_interrupted());
+        let mut daemon = Daemon {
+            engine: Engine::new(config, rules),
+            world,
+            links: Exchange::default(),
+            _poll: poll,
+            now,
+            parked: Vec::new(),
+            behind: Vec::new(),
+            dump_not_before: Now::ZERO,
+            open: Vec::new(),
+            replies: VecDeque::new(),
+            facts: VecDeque::new(),
+            doubt: Some(Doubt::Interrupted(interrupted)),
+            is_unmendable: false,
+            resync: None,
+            made_up: HashSet::new(),
+            announced: Vec::new(),
+            busy: false,
+            log: Vec::new(),
+        };
+        daemon.want_dump();
+        daemon.send_requests(kernel);
+        let ids: Vec<String> = kernel.devices.keys().cloned().collect();
+        ids.iter().for_each(|id| kernel.trigger("add", id));
+        Ok(daemon)
+    }
+
+    /// One turn of the loop; at most `starts` events are started. Between two of them the kernel goes on.
+    pub fn turn(&mut self, kernel: &mut Kernel, random: &mut Random, starts: usize) {
+        self.now = kernel.now;
+        self.world.watches.set_ready();
+        self.world.watches.read();
+        self.world.take_folder_changes();
+        let mut inbox = Vec::new();
+        if std::mem::take(&mut kernel.uevents_lost) {
+            self.look_at_all();
+            self.links.table.lose();
+        }
+        while let Some(uevent) = kernel.receive_uevent() {
+            inbox.push(Input::Uevent(uevent));
+        }
+        self.read_links(kernel, random, !inbox.is_empty());
+        if self.engine.poll_timeout().is_some_and(|at| at <= self.now) {
+            inbox.push(Input::Tick);
+        }
+        for input in inbox {
+            self.input(input, kernel, random);
+        }
+        for _ in 0..starts {
+            match self.facts.pop_front() {
+                Some((job, fact)) => self.learn(job, fact, kernel, random),
+                None if self.engine.can_start() => self.input(Input::Start, kernel, random),
+                None => break,
+            }
+            if random.chance(1, 5) {
+                kernel.step();
+            }
+        }
+        self.mend();
+        self.resync_if_due(kernel);
+        self.go_on_with_doubt(kernel);
+        self.send_requests(kernel);
+    }
+
+    /// Whether there is anything that a turn would go on with.
+    pub fn has_work(&self) -> bool {
+        let links_go_on = self.links.holds() || self.links.has_waiting(self.now);
+        !self.facts.is_empty() || self.engine.can_start() || links_go_on || !self.behind.is_empty()
+    }
+
+    /// Nothing is under way, here or with others.
+    pub fn is_quiet(&self) -> bool {
+        !self.has_work()
+            && self.engine.is_idle()
+            && self.doubt.is_none()
+            && self.resync.is_none()
+            && !self.is_unmendable
+            && !self.world.is_unfinished()
+            && self.open.is_empty()
+            && self.parked.is_empty()
+            && self.behind.is_empty()
+            && self.links.timeout().is_none()
+            && !self.links.table.is_stale()
+    }
+
+    /// What it waits for.
+    pub fn describe(&self) -> String {
+        format!(
+            "jobs {:?}, doubt {:?}, resync {:?}, parked {:?}, stale {}, unmendable {}, unfinished {}: {:?}, links until {:?}, last {:?}",
+            self.engine.status(),
+            self.doubt,
+            self.resync,
+            self.parked,
+            self.links.table.is_stale(),
+            self.is_unmendable,
+            self.world.is_unfinished(),
+            self.world.unfinished,
+            (self.links.timeout(), self.links.wants_dump(), self.dump_not_before),
+            self.announced.last()
+        )
+    }
+
+    /// When something is due.
+    pub fn timeout(&self) -> Option<Now> {
+        let parked = self.parked.iter().filter_map(|parked| parked.request_at);
+        let doubt = match &self.doubt {
+            // The link table has to be complete first.
+            _ if self.links.table.is_stale() => None,
+            Some(Doubt::Wait(until, _)) => Some(*until),
+            Some(Doubt::Interrupted(interrupted)) => interrupted.until,
+            _ => None,
+        };
+        // What was interrupted comes first.
+        let is_first = matches!(self.doubt, Some(Doubt::Interrupted(_)));
+        let resync = self.resync.map(|(at, _)| at).filter(|_| !is_first);
+        let unfinished = self.world.unfinished.timeout();
+        let dump = self.links.wants_dump().then_some(self.dump_not_before);
+        parked
+            .chain(dump)
+            .chain(self.links.timeout())
+            .chain(doubt)
+            .chain(resync)
+            .chain(unfinished)
+            .chain(self.engine.poll_timeout())
+            .min()
+    }
+
+    /// Time goes on.
+    pub fn on_time(&mut self, now: Now, kernel: &mut Kernel) {
+        self.now = now;
+        let is_due = |parked: &&mut Parked| parked.request_at.is_some_and(|at| at <= now);
+        let mut due: Vec<u32> = Vec::new();
+        for parked in self.parked.iter_mut().filter(is_due) {
+            parked.request_at = None;
+            due.push(parked.ifindex);
+        }
+        due.dedup();
+        for ifindex in due {
+            let errand = Errand::Link { ifindex: IfIndex(ifindex), statistics: false };
+            self.links.ask(errand, now + REQUEST_LIMIT);
+        }
+        if self.links.timeout().is_some_and(|at| at <= now) {
+            self.receive_replies(kernel);
+            if !self.links.holds() {
+                self.links.expire(now);
+            }
+        }
+        self.collect();
+        self.want_dump();
+        self.finish_what_failed(kernel);
+    }
+
+    /// As in [`crate::daemon::unfinished`].
+    fn finish_what_failed(&mut self, kernel: &mut Kernel) {
+        let is_needed = self.world.is_unfinished() || self.is_unmendable;
+        if !self.world.unfinished.is_due(is_needed, self.now) {
+            return;
+        }
+        if self.is_unmendable {
+            self.world.mend_folders();
+            return self.mend();
+        }
+        if !self.world.look_for_room() {
+            return self.mend();
+        }
+        self.world.finish_stores();
+        self.world.drop_what_is_left(&mut self.links.table, &self.engine);
+        let wanted = self.world.failed_events();
+        trigger(kernel, wanted);
+    }
+
+    /// As in [`crate::daemon::mend`].
+    fn mend(&mut self) {
+        if self.world.watches.take_missing() && self.world.mended.is_none() {
+            self.world.mend_folders();
+        }
+        match self.world.mended.take() {
+            Some(Ok(())) => {
+                self.is_unmendable = false;
+                self.look_at_all();
+            }
+            Some(Err(_)) => self.is_unmendable = true,
+            None => {}
+        }
+    }
+
+    /// One input to the engine, and what it wants then.
+    pub fn input(&mut self, input: Input, kernel: &mut Kernel, random: &mut Random) {
+        let mut here = Here {
+            world: &mut self.world,
+            table: &mut self.links.table,
+            kernel,
+            random,
+            announced: &mut self.announced,
+            needs: Vec::new(),
+        };
+        self.engine.handle(input, self.now, &mut here);
+        for (job, need) in here.needs {
+            self.meet(job, need);
+        }
+        while let Some(output) = self.engine.poll_output() {
+            match output {
+                Output::Ask { job, ask } => self.begin(job, Task::Ask(ask), kernel, random),
+                Output::Perform { job, effect } => self.begin(job, Task::Effect(effect), kernel, random),
+                Output::Run { job, item } => self.begin(job, Task::Run(item), kernel, random),
+                Output::Busy(busy) => self.busy = busy,
+                Output::LogLevel { .. } => {}
+                Output::Log { text, .. } => self.log.push(text),
+            }
+        }
+        if let Some(reply) = self.replies.pop_front() {
+            self.input(reply, kernel, random);
+        }
+    }
+
+    fn begin(&mut self, job: JobId, task: Task, kernel: &mut Kernel, random: &mut Random) {
+        self.attempt(job, Pending { task, facts: Vec::new() }, kernel, random);
+    }
+
+    fn learn(&mut self, job: JobId, fact: Fact, kernel: &mut Kernel, random: &mut Random) {
+        if let Some(mut pending) = self.world.pending.remove(&job) {
+            if fact != Fact::LinksRead {
+                pending.facts.push(fact);
+            }
+            self.attempt(job, pending, kernel, random);
+        }
+        if let Some(reply) = self.replies.pop_front() {
+            self.input(reply, kernel, random);
+        }
+    }
+
+    fn attempt(&mut self, job: JobId, pending: Pending, kernel: &mut Kernel, random: &mut Random) {
+        let Some(event) = self.engine.event(job) else { return };
+        let mut here = Here {
+            world: &mut self.world,
+            table: &mut self.links.table,
+            kernel,
+            random,
+            announced: &mut self.announced,
+            needs: Vec::new(),
+        };
+        match here.attempt(job, event, &pending.task, &pending.facts) {
+            Ok(reply) => self.replies.push_back(reply.into_input(job)),
+            Err(need) => {
+                self.world.pending.insert(job, pending);
+                self.meet(job, need);
+            }
+        }
+    }
+
+    fn meet(&mut self, job: JobId, need: Need) {
+        match need {
+            Need::Link(IfIndex(ifindex)) => {
+                let request_at = Some(self.now + PATIENCE);
+                self.parked.push(Parked { job, ifindex, request_at, wants_reply: false });
+            }
+            Need::FreshLink { ifindex, statistics } => {
+                self.parked.push(Parked { job, ifindex: ifindex.0, request_at: None, wants_reply: true });
+                self.links.ask(Errand::Link { ifindex, statistics }, self.now + REQUEST_LIMIT);
+            }
+            Need::LinksRead => self.behind.push(job),
+            Need::Rtnl(message) => {
+                let started = self.engine.job_started(job).unwrap_or(self.now);
+                self.links.ask(Errand::Message { message, who: job }, started + EVENT_LIMIT);
+            }
+            Need::Undo(message) => {
+                self.links.ask(Errand::Message { message, who: job }, self.now + EVENT_LIMIT);
+            }
+            need => self.open.push((job, need)),
+        }
+    }
+
+    /// One of the programs at work ends; some fail.
+    pub fn complete_one(&mut self, random: &mut Random) {
+        if self.open.is_empty() {
+            return;
+        }
+        let (job, need) = self.open.swap_remove(random.below(self.open.len()));
+        let Need::Program { command, .. } = need else { panic!("no rule needs {need:?}") };
+        let exit = Exit { success: random.chance(4, 5), output: command, truncated: false };
+        self.facts.push_back((job, Fact::Exit(exit)));
+    }
+
+    fn want_dump(&mut self) {
+        if self.links.wants_dump() && self.dump_not_before <= self.now {
+            self.links.want_dump(self.now + REQUEST_LIMIT);
+        }
+    }
+
+    /// What the helper has sent, its end included, as long as nothing is held back.
+    fn receive_replies(&mut self, kernel: &mut Kernel) {
+        if self.links.holds() {
+            return;
+        }
+        while let Some(reply) = kernel.replies.pop_front() {
+            self.links.hold(&reply);
+        }
+        if std::mem::take(&mut kernel.helper_died) {
+            self.links.hold_death();
+        }
+    }
+
+    fn read_links(&mut self, kernel: &mut Kernel, random: &mut Random, uevents_came: bool) {
+        self.receive_replies(kernel);
+        // What is left waits for the next turn, as after many messages.
+        let most = if random.chance(1, 6) { random.below(3) } else { usize::MAX };
+        let is_behind = !self.catch_up(kernel, most);
+        if is_behind && uevents_came {
+            self.links.table.fall_behind();
+        }
+        self.collect();
+        self.want_dump();
+    }
+
+    /// Reads notifications; true if there are no more, and what was held for that is done.
+    fn catch_up(&mut self, kernel: &mut Kernel, most: usize) -> bool {
+        if std::mem::take(&mut kernel.notes_lost) {
+            self.links.table.lose();
+        }
+        for _ in 0..most {
+            let Some(note) = kernel.notes.pop_front() else {
+                assert!(self.links.caught_up(self.now), "a reply of the kernel is not understood");
+                self.facts.extend(self.behind.drain(..).map(|job| (job, Fact::LinksRead)));
+                return true;
+            };
+            assert!(self.links.notification(&note), "{note:?}");
+        }
+        false
+    }
+
+    fn send_requests(&mut self, kernel: &mut Kernel) {
+        if self.links.has_waiting(self.now) && self.catch_up(kernel, usize::MAX) {
+            while let Some(datagram) = self.links.issue(ROOM, self.now) {
+                kernel.ask(&datagram);
+            }
+        }
+        self.collect();
+    }
+
+    /// Tells jobs what was heard and what has ended.
+    fn collect(&mut self) {
+        for change in self.links.take_changes() {
+            let heard = |parked: &mut Parked| parked.ifindex == change.ifindex.0 && !parked.wants_reply;
+            let heard = self.parked.extract_if(.., heard);
+            self.facts.extend(heard.map(|parked| (parked.job, Fact::Link)));
+        }
+        for ended in self.links.take_ended() {
+            match ended {
+                Ended::Dump { result, .. } => {
+                    if result.is_err() {
+                        self.dump_not_before = self.now + DUMP_PAUSE;
+                    }
+                }
+                Ended::Link(ifindex) if self.links.asks_for(ifindex) => {}
+                Ended::Link(ifindex) => {
+                    let released = self.parked.extract_if(.., |parked| parked.ifindex == ifindex.0);
+                    self.facts.extend(released.map(|parked| (parked.job, Fact::Link)));
+                }
+                Ended::Message(job, reply) => self.facts.push_back((job, Fact::Rtnl(reply.result))),
+            }
+        }
+    }
+
+    /// As soon as it is quiet.
+    pub fn look_at_all(&mut self) {
+        let by = self.resync.map_or(self.now + LATEST, |(_, by)| by);
+        self.resync = Some((self.now + QUIET, by));
+    }
+
+    /// Triggers what is there, and doubts what is not.
+    fn resync_if_due(&mut self, kernel: &mut Kernel) {
+        let Some((_, by)) = self.resync.filter(|(at, _)| *at <= self.now) else { return };
+        let is_quiet = kernel.is_read() && self.engine.queue_len().0 == 0;
+        if !is_quiet && by > self.now {
+            self.resync = Some((self.now + QUIET, by));
+            return;
+        }
+        // What was interrupted comes first.
+        if matches!(self.doubt, Some(Doubt::Interrupted(_))) {
+            return;
+        }
+        self.resync = None;
+        let ids: Vec<String> = kernel.devices.keys().cloned().collect();
+        for id in &ids {
+            let known = DeviceId::parse(id.as_bytes()).is_some_and(|id| self.world.database.has_record(&id));
+            kernel.trigger(if known { "change" } else { "add" }, id);
+        }
+        let is_absent = |id: &&DeviceId| !kernel.devices.contains_key(&id.to_string());
+        let mut known = self.world.all_known();
+        known.extend(self.engine.devices());
+        self.doubt = Some(Doubt::Look(known.iter().filter(is_absent).cloned().collect()));
+    }
+
+    fn is_gone(&self, id: &DeviceId) -> bool {
+        self.world.is_gone(&self.links.table, id)
+    }
+
+    fn go_on_with_doubt(&mut self, kernel: &mut Kernel) {
+        // The link table says whether a link is there, when it knows.
+        if self.links.table.is_stale() {
+            return;
+        }
+        match self.doubt.take() {
+            Some(Doubt::Interrupted(mut interrupted)) => {
+                if interrupted.until.is_some_and(|until| until > self.now) {
+                    self.doubt = Some(Doubt::Interrupted(interrupted));
+                    return;
+                }
+                interrupted.until = None;
+                let (world, engine, now) = (&mut self.world, &self.engine, self.now);
+                let mut goes_on = true;
+                while goes_on && interrupted.until.is_none() {
+                    goes_on = world.look_at_interrupted(&self.links.table, engine, &mut interrupted, now);
+                }
+                self.doubt = Some(match goes_on {
+                    true => Doubt::Interrupted(interrupted),
+                    false => {
+                        trigger(kernel, interrupted.take_wanted());
+                        Doubt::Look(self.world.all_known().into_iter().collect())
+                    }
+                });
+            }
+            Some(Doubt::Look(mut ids)) => {
+                ids.retain(|id| self.is_gone(id));
+                self.doubt = (!ids.is_empty()).then(|| Doubt::Wait(self.now + SECOND_LOOK, ids));
+            }
+            Some(Doubt::Wait(until, ids)) if until <= self.now && kernel.is_read() => {
+                let mut number = self.engine.newest().unwrap_or(SeqNum(1));
+                let (busy, idle): (Vec<_>, Vec<_>) =
+                    ids.into_iter().partition(|id| self.engine.has_event_of(id));
+                for id in idle {
+                    if self.is_gone(&id) {
+                        self.remove_device(&id, &mut number);
+                    }
+                }
+                self.doubt = (!busy.is_empty()).then(|| Doubt::Wait(self.now + SECOND_LOOK, busy));
+            }
+            doubt => self.doubt = doubt,
+        }
+    }
+
+    fn remove_device(&mut self, id: &DeviceId, number: &mut SeqNum) {
+        let removal = self.engine.free_below(*number).and_then(|free| {
+            *number = free;
+            self.world.database.removal(id, free)
+        });
+        match removal {
+            Some(removal) => {
+                self.made_up.insert(removal.seqnum.0);
+                self.engine.handle(Input::Uevent(removal), self.now, &mut crate::engine::Never);
+            }
+            None => {
+                self.world.drop_device(&mut self.links.table, id);
+            }
+        }
+    }
+}
