@@ -55,7 +55,8 @@ struct Parked {
     job: JobId,
     ifindex: u32,
     request_at: Option<Now>,
-    wants_reply: bool,
+    /// Only the row that was asked for under this ticket will do, or a later one.
+    ticket: Option<u64>,
 }
 
 /// Devices of which nobody knows whether they are gone.
@@ -75,6 +76,8 @@ pub struct Daemon {
     _poll: mio::Poll,
     pub now: Now,
     parked: Vec<Parked>,
+    /// Of the last request for a link.
+    ticket: u64,
     /// Jobs that may not ask for links before the table has caught up.
     behind: Vec<JobId>,
     /// After a dump that failed.
@@ -210,6 +213,7 @@ impl Daemon {
             _poll: poll,
             now,
             parked: Vec::new(),
+            ticket: 0,
             behind: Vec::new(),
             dump_not_before: Now::ZERO,
             open: Vec::new(),
@@ -341,8 +345,7 @@ impl Daemon {
         }
         due.dedup();
         for ifindex in due {
-            let errand = Errand::Link { ifindex: IfIndex(ifindex), statistics: false };
-            self.links.ask(errand, now + REQUEST_LIMIT);
+            self.ask_link(IfIndex(ifindex), false);
         }
         if self.links.timeout().is_some_and(|at| at <= now) {
             self.receive_replies(kernel);
@@ -457,11 +460,11 @@ impl Daemon {
         match need {
             Need::Link(IfIndex(ifindex)) => {
                 let request_at = Some(self.now + PATIENCE);
-                self.parked.push(Parked { job, ifindex, request_at, wants_reply: false });
+                self.parked.push(Parked { job, ifindex, request_at, ticket: None });
             }
             Need::FreshLink { ifindex, statistics } => {
-                self.parked.push(Parked { job, ifindex: ifindex.0, request_at: None, wants_reply: true });
-                self.links.ask(Errand::Link { ifindex, statistics }, self.now + REQUEST_LIMIT);
+                let ticket = Some(self.ask_link(ifindex, statistics));
+                self.parked.push(Parked { job, ifindex: ifindex.0, request_at: None, ticket });
             }
             Need::LinksRead => self.behind.push(job),
             Need::Rtnl(message) => {
@@ -484,6 +487,13 @@ impl Daemon {
         let Need::Program { command, .. } = need else { panic!("no rule needs {need:?}") };
         let exit = Exit { success: random.chance(4, 5), output: command, truncated: false };
         self.facts.push_back((job, Fact::Exit(exit)));
+    }
+
+    fn ask_link(&mut self, ifindex: IfIndex, statistics: bool) -> u64 {
+        self.ticket += 1;
+        let errand = Errand::Link { ifindex, statistics, ticket: self.ticket };
+        self.links.ask(errand, self.now + REQUEST_LIMIT);
+        self.ticket
     }
 
     fn want_dump(&mut self) {
@@ -545,7 +555,7 @@ impl Daemon {
     /// Tells jobs what was heard and what has ended.
     fn collect(&mut self) {
         for change in self.links.take_changes() {
-            let heard = |parked: &mut Parked| parked.ifindex == change.ifindex.0 && !parked.wants_reply;
+            let heard = |parked: &mut Parked| parked.ifindex == change.ifindex.0 && parked.ticket.is_none();
             let heard = self.parked.extract_if(.., heard);
             self.facts.extend(heard.map(|parked| (parked.job, Fact::Link)));
         }
@@ -556,9 +566,11 @@ impl Daemon {
                         self.dump_not_before = self.now + DUMP_PAUSE;
                     }
                 }
-                Ended::Link(ifindex) if self.links.asks_for(ifindex) => {}
-                Ended::Link(ifindex) => {
-                    let released = self.parked.extract_if(.., |parked| parked.ifindex == ifindex.0);
+                Ended::Link { ifindex, ticket } => {
+                    let released = self.parked.extract_if(.., |parked| {
+                        let is_answered = parked.ticket.is_none_or(|wanted| wanted <= ticket);
+                        parked.ifindex == ifindex.0 && is_answered
+                    });
                     self.facts.extend(released.map(|parked| (parked.job, Fact::Link)));
                 }
                 Ended::Message(job, reply) => self.facts.push_back((job, Fact::Rtnl(reply.result))),
