@@ -9,6 +9,8 @@
 
 mod check;
 mod kernel;
+// The tests of the engine have it too, and the layers have no place for it in common.
+#[allow(clippy::duplicate_mod)]
 #[path = "../../../test/support/random.rs"]
 mod random;
 mod shell;

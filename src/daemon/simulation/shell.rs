@@ -132,9 +132,9 @@ impl Here<'_> {
         Ok(reply)
     }
 
-    fn try_request(&mut self, job: JobId, event: &Event, task: Task) -> Result<Tried<Output>, Task> {
+    fn try_request(&mut self, job: JobId, event: &Event, task: Task) -> Result<Tried<Output>, Box<Task>> {
         if self.random.chance(1, 8) {
-            return Err(task);
+            return Err(Box::new(task));
         }
         Ok(match self.attempt(job, event, &task, &[]) {
             Ok(reply) => Tried::Replied(reply),
@@ -162,7 +162,7 @@ impl AtOnce for Here<'_> {
             Output::Run { job, item } => (job, Task::Run(item)),
             other => return Tried::Refused(other),
         };
-        match self.try_request(job, event, task) {
+        match self.try_request(job, event, task).map_err(|task| *task) {
             Ok(tried) => tried,
             Err(Task::Effect(effect)) => Tried::Refused(Output::Perform { job, effect }),
             Err(Task::Run(item)) => Tried::Refused(Output::Run { job, item }),
