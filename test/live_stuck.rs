@@ -244,3 +244,99 @@ fn a_trace_goes_to_no_fifo() {
         assert!(code == Some(1) && refused, "{code:?} {error}");
     });
 }
+
+fn signal(live: &Live, signal: i32) {
+    unsafe { libc::kill(live.pid() as i32, signal) };
+}
+
+#[test]
+fn a_stopped_daemon_is_named_after_a_short_time() {
+    in_cell(|| {
+        let live = Live::start("");
+        signal(&live, libc::SIGSTOP);
+        let named = format!("mudevd (process {}), which is stopped, does not answer", live.pid());
+        for (words, limit) in [
+            (&["status"][..], 5),
+            (&["links"], 5),
+            (&["control", "--ping", "--timeout=3"], 6),
+            (&["settle", "--timeout=0"], 8),
+        ] {
+            let began = std::time::Instant::now();
+            let (code, out, error) = adm(words);
+            assert!(code == 1 && out.is_empty() && error.contains(&named), "{words:?}: {code} {error}");
+            assert!(began.elapsed().as_secs() < limit, "{words:?}: {:?}", began.elapsed());
+        }
+        signal(&live, libc::SIGCONT);
+        assert_eq!(adm(&["status"]).0, 0);
+        live.stop();
+    });
+}
+
+#[test]
+fn where_no_daemon_runs_that_is_said_at_once() {
+    in_cell(|| {
+        let says = |name: &str, text: &str| {
+            for words in [&["status"][..], &["links"], &["control", "--reload"]] {
+                let (code, out, error) = adm(words);
+                let who = if words[0] == "control" { "no daemon runs here" } else { "no mudevd runs here" };
+                let is_said = error.contains(who) && error.contains(text) && !error.contains("os error");
+                assert!(code == 1 && out.is_empty() && is_said, "{name} {words:?}: {code} {error}");
+            }
+            assert_eq!(adm(&["settle"]), (0, String::new(), String::new()), "{name}");
+        };
+        says("nothing", "");
+        let mut live = Live::start("");
+        signal(&live, libc::SIGKILL);
+        eventually("it has ended", || !live.alive());
+        assert!(Path::new("/run/udev/mudev.status").exists(), "its socket stays");
+        says("a dead one", "its socket is of one that has ended");
+    });
+}
+
+/// A daemon that speaks Varlink only, as udev 262: replies to one call, when `reply` says so.
+fn varlink(reply: bool) -> std::thread::JoinHandle<()> {
+    std::fs::create_dir_all("/run/udev").expect("made");
+    let listener = std::os::unix::net::UnixListener::bind("/run/udev/io.systemd.Udev").expect("bound");
+    std::os::unix::fs::symlink("io.systemd.Udev", "/run/udev/control").expect("linked");
+    std::thread::spawn(move || {
+        // Some only look who is here.
+        for client in listener.incoming().map(|client| client.expect("a client")) {
+            let mut call = [0; 200];
+            let n = (&client).read(&mut call).expect("a call");
+            if n == 0 {
+                continue;
+            }
+            assert_eq!(&call[..n], b"{\"method\":\"io.systemd.service.Ping\"}\0");
+            if reply {
+                std::io::Write::write_all(&mut &client, b"{}\0").expect("replied");
+            }
+            return;
+        }
+    })
+}
+
+#[test]
+fn settle_waits_for_the_queue_of_a_daemon_that_speaks_another_protocol() {
+    in_cell(|| {
+        let other = varlink(true);
+        let (code, _, error) = adm(&["control", "--reload"]);
+        assert!(code == 1 && error.contains("speaks Varlink only"), "{error}");
+        assert!(error.contains(&format!("(process {})", std::process::id())), "{error}");
+        std::fs::write("/run/udev/queue", "").expect("written");
+        let began = std::time::Instant::now();
+        let (code, _, error) = adm(&["settle", "--timeout=1"]);
+        assert!(code == 1 && error.contains("Timed out"), "{error}");
+        assert!(began.elapsed().as_millis() >= 1000);
+        other.join().expect("it was called");
+        // And nobody is undone by a second daemon.
+        std::fs::remove_file("/run/udev/io.systemd.Udev").expect("ours");
+        std::fs::remove_file("/run/udev/control").expect("ours");
+        let other = varlink(true);
+        let output = Command::new(live::daemon_path()).stdin(Stdio::null()).output().expect("runs");
+        let log = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(1) && log.contains("another daemon"), "{log}");
+        std::fs::remove_file("/run/udev/queue").expect("ours");
+        assert_eq!(adm(&["settle"]).0, 0);
+        other.join().expect("it was called");
+    });
+}

@@ -1,6 +1,7 @@
 //! `control`: tells the daemon what to do, in dialect B of the classic protocol (interop.md 3.2, 3.3,
 //! 5.4).
 
+use super::reach::{self, Peer, Varlink};
 use super::{Out, Outcome, Stop, bytes_value, ignored_in_chroot, other_option, parse_seconds, text_value};
 use crate::builtin::value::parse_number;
 use crate::model::command_line::{LongNames, next_arg};
@@ -12,7 +13,6 @@ use lexopt::{Arg, Parser};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -21,36 +21,59 @@ use std::time::Duration;
 pub enum SendError {
     /// Nobody listens.
     NoDaemon(io::Error),
+    /// Who listens speaks another protocol.
+    OtherProtocol(Option<Peer>),
     /// A text is too long for a datagram.
     TooLong,
     /// It did not answer in time.
-    TimedOut,
+    TimedOut(Option<Peer>),
     Io(io::Error),
 }
 
 impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            SendError::NoDaemon(error) => write!(f, "cannot reach the daemon: {error}"),
+            SendError::NoDaemon(error) => f.write_str(&reach::unreached("daemon", error)),
+            SendError::OtherProtocol(peer) => {
+                let peer = peer.as_ref().map_or("another daemon".to_owned(), Peer::to_string);
+                write!(f, "{peer} answers here, and speaks Varlink only: its own udevadm can tell it")
+            }
             SendError::TooLong => f.write_str("the text is longer than 255 bytes"),
-            SendError::TimedOut => f.write_str("the daemon did not answer in time"),
+            SendError::TimedOut(peer) => write!(f, "{} in time", reach::no_answer(peer.as_ref())),
             SendError::Io(error) => write!(f, "cannot talk to the daemon: {error}"),
         }
     }
 }
 
-/// Sends messages over one connection and waits for the daemon's answer, None: not at all.
-pub fn send(socket: &Path, messages: &[Message], limit: Option<Duration>) -> Result<(), SendError> {
-    let connection = unix::connect_seqpacket(socket).map_err(SendError::NoDaemon)?;
+/// Sends messages over one connection and waits for the daemon's answer, None: not at all. Who was told.
+pub fn send(roots: &Roots, messages: &[Message], limit: Option<Duration>) -> Result<Option<Peer>, SendError> {
+    let limit = limit.filter(|l| !l.is_zero());
+    let connection = connect(roots, limit.unwrap_or(reach::SHORT))?;
+    let peer = || Peer::of(connection.as_fd(), roots);
     for message in messages.iter().chain([&Message::End]) {
-        send_one(&connection, message)?;
+        send_one(&connection, message).map_err(|error| match error {
+            SendError::Io(error) if error.kind() == io::ErrorKind::WouldBlock => SendError::TimedOut(peer()),
+            other => other,
+        })?;
     }
-    let Some(limit) = limit.filter(|l| !l.is_zero()) else { return Ok(()) };
-    match process::wait_readable(connection.as_fd(), limit) {
-        Ok(true) => Ok(()),
-        Ok(false) => Err(SendError::TimedOut),
+    let Some(limit) = limit else { return Ok(peer()) };
+    match reach::wait_for_answer(connection.as_fd(), roots, limit) {
+        Ok(true) => Ok(peer()),
+        Ok(false) => Err(SendError::TimedOut(peer())),
         Err(error) => Err(SendError::Io(error)),
     }
+}
+
+fn connect(roots: &Roots, limit: Duration) -> Result<OwnedFd, SendError> {
+    let other_protocol = || Varlink::find(roots).map(|other| SendError::OtherProtocol(other.peer(roots)));
+    unix::connect_seqpacket_within(&roots.run.join("udev/control"), limit).map_err(|error| match error {
+        error if reach::nobody_listens(&error) => other_protocol().unwrap_or(SendError::NoDaemon(error)),
+        error if error.raw_os_error() == Some(libc::EPROTOTYPE) => {
+            other_protocol().unwrap_or(SendError::OtherProtocol(None))
+        }
+        error if error.kind() == io::ErrorKind::WouldBlock => SendError::TimedOut(None),
+        error => SendError::Io(error),
+    })
 }
 
 fn send_one(connection: &OwnedFd, message: &Message) -> Result<(), SendError> {
@@ -161,9 +184,17 @@ pub fn run(parser: &mut Parser, roots: &Roots, _out: Out) -> Outcome {
     }
     // With a time and nothing to do udevadm is content too.
     if !messages.is_empty() {
-        send(&roots.run.join("udev/control"), &messages, Some(timeout)).map_err(Stop::failed)?;
+        let told = send(roots, &messages, Some(timeout)).map_err(Stop::failed)?;
+        say_who_was_told(told.as_ref(), roots);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// One who calls this tool means mudevd; that another daemon was told is worth a line.
+fn say_who_was_told(told: Option<&Peer>, roots: &Roots) {
+    let Some(peer) = told else { return };
+    let level = if reach::is_mudevd(roots) { log::Level::Debug } else { log::Level::Info };
+    log::log!(level, "Told {peer}");
 }
 
 #[cfg(test)]

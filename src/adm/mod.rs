@@ -9,6 +9,7 @@ mod control;
 mod filter;
 mod info;
 mod monitor;
+mod reach;
 mod replay;
 mod settle;
 mod status;

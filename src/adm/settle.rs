@@ -1,5 +1,7 @@
 //! `settle`: waits until the daemon has no events (interop.md 3.5, 5.4).
 
+use super::control::{self, SendError};
+use super::reach::Varlink;
 use super::{Out, Outcome, Stop, ignore_word, ignored_in_chroot, other_option, parse_seconds};
 use crate::model::command_line::{LongNames, next_arg};
 use crate::model::control::Message;
@@ -62,17 +64,15 @@ pub fn run(parser: &mut Parser, roots: &Roots, _out: Out) -> Outcome {
     if ignored_in_chroot("settle", roots) {
         return Ok(ExitCode::SUCCESS);
     }
-    let control = roots.run.join("udev/control");
     if process::is_root() {
-        // The reply says that all events that the kernel had sent are in the queue.
-        let limit = options.timeout.max(Duration::from_secs(5));
-        match super::control::send(&control, &[Message::Ping], Some(limit)) {
-            Ok(()) => {}
-            Err(super::control::SendError::NoDaemon(_)) => return Ok(ExitCode::SUCCESS),
-            Err(error) => return Err(Stop::failed(error)),
+        if !is_caught_up(roots, &options)? {
+            return Ok(ExitCode::SUCCESS);
         }
-    } else if !control.exists() {
-        return Err(Stop::Failed(format!("no daemon: {} is not there", control.display())));
+    } else {
+        let control = roots.run.join("udev/control");
+        if !control.exists() {
+            return Err(Stop::Failed(format!("no daemon: {} is not there", control.display())));
+        }
     }
     let dir = roots.run.join("udev");
     let inotify = watch(&dir);
@@ -80,6 +80,26 @@ pub fn run(parser: &mut Parser, roots: &Roots, _out: Out) -> Outcome {
         log::debug!("Looking at the queue from time to time: {error}");
     }
     wait(&dir, inotify.ok(), &options)
+}
+
+/// Has the daemon say that all events that the kernel had sent are in its queue. False: there is none, and
+/// nothing to wait for, whatever a dead one has left.
+fn is_caught_up(roots: &Roots, options: &Options) -> Result<bool, Stop> {
+    let limit = options.timeout.max(Duration::from_secs(5));
+    match control::send(roots, &[Message::Ping], Some(limit)) {
+        Ok(_) => Ok(true),
+        Err(SendError::NoDaemon(_)) => Ok(false),
+        // It marks its queue by the same file.
+        Err(SendError::OtherProtocol(peer)) => {
+            let varlink = Varlink::find(roots);
+            let answered = varlink.map(|varlink| varlink.ping(roots, limit));
+            match answered.unwrap_or(Ok(true)).map_err(Stop::failed)? {
+                true => Ok(true),
+                false => Err(Stop::failed(SendError::TimedOut(peer))),
+            }
+        }
+        Err(error) => Err(Stop::failed(error)),
+    }
 }
 
 fn wait(dir: &Path, inotify: Option<Inotify>, options: &Options) -> Outcome {

@@ -1,5 +1,6 @@
 //! `status` and `links`: what the daemon says of itself over its own socket.
 
+use super::reach::{self, Peer};
 use super::{Json, Out, Outcome, Stop, other_option};
 use crate::daemon::status::{LinkRow, SOCKET, Status};
 use crate::model::command_line::{LongNames, next_arg};
@@ -10,7 +11,6 @@ use serde::de::DeserializeOwned;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
 /// What `status --help` says.
 pub const HELP: &str = "status [OPTIONS]
@@ -34,8 +34,6 @@ Show the network interfaces as the daemon knows them from the kernel's messages.
 /// The long options of both.
 const LONG: &[LongNames] = &[&["json"]];
 
-/// How long the daemon may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
 /// More than any answer has: about 300 bytes for each link or job.
 const ANSWER_MAX: usize = 256 << 20;
 
@@ -86,21 +84,26 @@ fn parse(parser: &mut Parser) -> Result<Option<Json>, Stop> {
 /// Asks the daemon and reads to the end of its answer.
 fn ask(roots: &Roots, request: &str) -> Result<Vec<u8>, Stop> {
     let path = roots.run.join("udev").join(SOCKET);
-    let failed =
-        |error: io::Error| Stop::Failed(format!("cannot ask the daemon at {}: {error}", path.display()));
-    let socket = unix::connect_seqpacket(&path).map_err(failed)?;
-    unix::send(socket.as_fd(), request.as_bytes()).map_err(failed)?;
-    read_answer(&socket).map_err(failed)
+    let unreached = |error: io::Error| Stop::Failed(reach::unreached("mudevd", &error));
+    let socket = unix::connect_seqpacket_within(&path, reach::SHORT).map_err(unreached)?;
+    let answer = unix::send(socket.as_fd(), request.as_bytes()).and_then(|()| read_answer(&socket));
+    answer.map_err(|error| match error.kind() {
+        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
+            Stop::Failed(reach::no_answer(Peer::of(socket.as_fd(), roots).as_ref()))
+        }
+        _ => Stop::Failed(format!("mudevd did not answer: {error}")),
+    })
 }
 
 fn read_answer(socket: &OwnedFd) -> io::Result<Vec<u8>> {
     let (mut answer, mut piece) = (Vec::new(), vec![0; 64 << 10]);
-    let deadline = Instant::now() + PATIENCE;
     while answer.len() < ANSWER_MAX {
-        if !process::wait_readable(socket.as_fd(), deadline.saturating_duration_since(Instant::now()))? {
+        if !process::wait_readable(socket.as_fd(), reach::SHORT)? {
             return Err(io::ErrorKind::TimedOut.into());
         }
         match unix::receive(socket.as_fd(), &mut piece)?.len {
+            // It ended, or had too many clients.
+            0 if answer.is_empty() => return Err(io::ErrorKind::UnexpectedEof.into()),
             0 => return Ok(answer),
             len => answer.extend_from_slice(piece.get(..len).unwrap_or_default()),
         }

@@ -158,7 +158,7 @@ pub fn run(parser: &mut Parser, roots: &Roots, out: Out) -> Outcome {
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(limit) = options.wait_daemon {
-        wait_for_daemon(&roots.run.join("udev/control"), limit)?;
+        wait_for_daemon(roots, limit)?;
     }
     // Before the first event is asked for, so that none of the answers is missed.
     let waits = options.settle && !options.dry_run;
@@ -180,7 +180,7 @@ pub fn run(parser: &mut Parser, roots: &Roots, out: Out) -> Outcome {
 }
 
 /// Until the daemon answers a ping.
-fn wait_for_daemon(socket: &Path, limit: Duration) -> Result<(), Stop> {
+fn wait_for_daemon(roots: &Roots, limit: Duration) -> Result<(), Stop> {
     if !process::is_root() {
         return Err(Stop::failed("only root may wait for the daemon"));
     }
@@ -188,8 +188,8 @@ fn wait_for_daemon(socket: &Path, limit: Duration) -> Result<(), Stop> {
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         // A limit of nothing would mean not to wait for the answer.
-        match super::control::send(socket, &[Message::Ping], Some(left.max(Duration::from_millis(1)))) {
-            Ok(()) => return Ok(()),
+        match super::control::send(roots, &[Message::Ping], Some(left.max(Duration::from_millis(1)))) {
+            Ok(_) => return Ok(()),
             Err(super::control::SendError::NoDaemon(_)) if !left.is_zero() => {
                 std::thread::sleep(left.min(Duration::from_millis(50)));
             }

@@ -167,14 +167,20 @@ pub fn listen(path: &Path) -> io::Result<OwnedFd> {
     use std::os::unix::fs::PermissionsExt;
     let socket = match unix::listen_seqpacket(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            if let Ok(other) = unix::connect_seqpacket(path) {
-                let pid = peer(&other).map_or("?".to_owned(), |listener| listener.pid.to_string());
-                return Err(io::Error::new(
-                    error.kind(),
-                    format!("another daemon (pid {pid}) listens there"),
-                ));
+            // Who takes nobody, or speaks another protocol (a stream socket), listens too.
+            let other = match unix::connect_seqpacket_within(path, Duration::ZERO) {
+                Ok(other) => peer(&other).map(|listener| listener.pid),
+                Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+                    std::fs::remove_file(path)?;
+                    None
+                }
+                Err(_) => Some(0),
+            };
+            if let Some(pid) = other {
+                let pid = if pid > 0 { pid.to_string() } else { "?".to_owned() };
+                let text = format!("another daemon (pid {pid}) listens there");
+                return Err(io::Error::new(error.kind(), text));
             }
-            std::fs::remove_file(path)?;
             unix::listen_seqpacket(path)?
         }
         other => other?,

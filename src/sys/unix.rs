@@ -6,6 +6,7 @@ use std::mem::{MaybeUninit, offset_of, size_of};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
 fn check(result: c_int) -> io::Result<c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
@@ -52,10 +53,37 @@ pub fn listen_seqpacket(path: &Path) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// A connected SEQPACKET socket, blocking; for the tool.
+/// A connected SEQPACKET socket, blocking; for tests. It may wait for a listener that accepts nobody.
 pub fn connect_seqpacket(path: &Path) -> io::Result<OwnedFd> {
+    connect(path, libc::SOCK_SEQPACKET, None)
+}
+
+/// A connected SEQPACKET socket, blocking; neither connecting nor any later sending takes longer than
+/// `limit`: WouldBlock then. EPROTOTYPE if another kind of socket listens there.
+pub fn connect_seqpacket_within(path: &Path, limit: Duration) -> io::Result<OwnedFd> {
+    connect(path, libc::SOCK_SEQPACKET, Some(limit))
+}
+
+/// The same for a stream.
+pub fn connect_stream_within(path: &Path, limit: Duration) -> io::Result<OwnedFd> {
+    connect(path, libc::SOCK_STREAM, Some(limit))
+}
+
+fn connect(path: &Path, kind: c_int, limit: Option<Duration>) -> io::Result<OwnedFd> {
     let (address, len) = address(path.as_os_str().as_bytes(), false)?;
-    let fd = socket(libc::SOCK_SEQPACKET, 0)?;
+    let fd = socket(kind, 0)?;
+    if let Some(limit) = limit {
+        // A time of nothing would mean no limit.
+        let limit = limit.max(Duration::from_millis(1));
+        let time = libc::timeval {
+            tv_sec: libc::time_t::try_from(limit.as_secs()).unwrap_or(libc::time_t::MAX),
+            tv_usec: limit.subsec_micros() as libc::suseconds_t,
+        };
+        let size = size_of::<libc::timeval>() as libc::socklen_t;
+        let (level, name) = (libc::SOL_SOCKET, libc::SO_SNDTIMEO);
+        // SAFETY: a timeval, as socket(7) says.
+        unsafe { check(libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const time).cast(), size))? };
+    }
     // SAFETY: the address is as long as said.
     unsafe { check(libc::connect(fd.as_raw_fd(), (&raw const address).cast(), len))? };
     Ok(fd)
