@@ -30,7 +30,7 @@ const MOST_PROCESSES: usize = 10;
 
 /// The same for all attacks: what it says of a device depends on nothing but the device, so that one event after a
 /// storm says the same as all of them.
-pub const RULES: &str = r#"
+const RULES: &str = r#"
 SUBSYSTEM=="net", ENV{A_NAME}="$kernel", ENV{A_TYPE}="$attr{type}", ENV{A_IFLINK}="$attr{iflink}", TAG+="net"
 SUBSYSTEM=="net", ENV{IFINDEX}=="*[02468]", TAG+="even"
 SUBSYSTEM=="net", KERNEL=="m*", ENV{A_MTU}="$attr{mtu}", ENV{A_ALIAS}="$attr{ifalias}"

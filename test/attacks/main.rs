@@ -10,6 +10,7 @@ mod cell;
 mod ground;
 #[path = "../support/loops.rs"]
 mod loops;
+mod others;
 #[path = "../support/random.rs"]
 mod random;
 mod state;
@@ -27,7 +28,7 @@ pub struct Attack {
 }
 
 fn attacks(only: &str) -> Vec<Attack> {
-    let mut attacks = [storms::ATTACKS, stores::ATTACKS].concat();
+    let mut attacks = [storms::ATTACKS, stores::ATTACKS, others::ATTACKS].concat();
     attacks.retain(|attack| attack.name.contains(only));
     attacks
 }
