@@ -55,27 +55,18 @@ fn forge(group: u32, datagram: &[u8]) {
     unsafe { libc::sendto(socket.as_raw_fd(), datagram.as_ptr().cast(), datagram.len(), 0, address, length) };
 }
 
-/// Lets a process open `room` files more than it has, or, without a number, as many as it likes.
-fn limit_descriptors(pid: u32, room: Option<usize>) {
-    let is_open = |n: &u64| Path::new(&format!("/proc/{pid}/fd/{n}")).exists();
-    let soft = room.map(|room| (0..).filter(|n| !is_open(n)).nth(room).expect("there is no end"));
-    let limit = libc::rlimit { rlim_cur: soft.unwrap_or(4096), rlim_max: 4096 };
-    let set = unsafe { libc::prlimit(pid as i32, libc::RLIMIT_NOFILE, &limit, std::ptr::null_mut()) };
-    cell::check(set).expect("sets the limit");
-}
-
 #[test]
 fn an_event_whose_helper_cannot_be_started_goes_on() {
     in_cell(|| {
         let mut live = Live::start("KERNEL==\"h0\", ACTION==\"change\", ATTR{ifalias}=\"x\"\n");
         ip("link add h0 type veth peer name h1");
         let _ = live.settled();
-        limit_descriptors(live.pid(), Some(1));
+        live::limit_descriptors(live.pid(), Some(1));
         let uuid = fresh_uuid();
         write_uevent("/sys/class/net/h0", &format!("change {uuid}"));
         live.announced_that("the event without a helper", |m| m.get("SYNTH_UUID") == uuid);
         assert!(live::log().contains("Cannot start a helper"), "{}", live::log());
-        limit_descriptors(live.pid(), None);
+        live::limit_descriptors(live.pid(), None);
         live.stop();
     });
 }
@@ -84,10 +75,10 @@ fn an_event_whose_helper_cannot_be_started_goes_on() {
 fn rules_stay_while_there_is_no_descriptor_to_read_files_with() {
     in_cell(|| {
         let mut live = Live::start(FINE);
-        limit_descriptors(live.pid(), Some(0));
+        live::limit_descriptors(live.pid(), Some(0));
         unsafe { libc::kill(live.pid() as i32, libc::SIGHUP) };
         eventually("the rules are looked for", || live::log().contains("Too many open files"));
-        limit_descriptors(live.pid(), None);
+        live::limit_descriptors(live.pid(), None);
         still_works(&mut live);
         live.stop();
     });

@@ -231,20 +231,6 @@ fn what_failed_on_a_read_only_run_is_done_when_it_is_writable() {
     });
 }
 
-/// Lets a process open no more files than it has open, or as many as it had.
-fn limit_descriptors(pid: u32, limit: Option<u64>) -> u64 {
-    let limits = |new: Option<libc::rlimit>| {
-        let mut old: libc::rlimit = unsafe { std::mem::zeroed() };
-        let new = new.as_ref().map_or(std::ptr::null(), |new| new as *const _);
-        cell::check(unsafe { libc::prlimit(pid as i32, libc::RLIMIT_NOFILE, new, &raw mut old) })
-            .expect("prlimit");
-        old
-    };
-    let now = limits(None);
-    limits(limit.map(|limit| libc::rlimit { rlim_cur: limit, ..now }));
-    now.rlim_cur
-}
-
 #[test]
 fn what_failed_without_descriptors_is_done_when_there_are_some() {
     in_cell(|| {
@@ -252,17 +238,35 @@ fn what_failed_without_descriptors_is_done_when_there_are_some() {
         ip("link add old0 type veth peer name old1");
         live.announced("add", "/devices/virtual/net/old1");
         settle();
-        let before = limit_descriptors(live.pid(), Some(3));
+        live::limit_descriptors(live.pid(), Some(0));
         ip("link add new0 type veth peer name new1");
         let failed = live.announced("add", "/devices/virtual/net/new1");
         assert_eq!(failed.get("UDEV_WORKER_ERRNO_NAME"), "EMFILE");
-        limit_descriptors(live.pid(), Some(before));
+        live::limit_descriptors(live.pid(), None);
         for name in ["new0", "new1"] {
             let id = format!("n{}", live::ifindex(name));
             eventually(&format!("the record of {name}"), || record(&id).contains("E:FINE=1\n"));
             eventually(&format!("the tag of {name}"), || {
                 Path::new(&format!("/run/udev/tags/all/{id}")).exists()
             });
+        }
+        live.stop();
+    });
+}
+
+#[test]
+fn an_event_that_had_to_do_without_its_program_for_want_of_descriptors_is_done_again() {
+    in_cell(|| {
+        let rules = "SUBSYSTEM==\"net\", PROGRAM==\"/bin/echo told\", ENV{OUT}=\"%c\"\n";
+        let mut live = Live::start(rules);
+        live::limit_descriptors(live.pid(), Some(2));
+        ip("link add new0 type veth peer name new1");
+        let done = live.announced("add", "/devices/virtual/net/new1");
+        assert_eq!((done.get("UDEV_WORKER_FAILED"), done.get("OUT")), ("", ""));
+        live::limit_descriptors(live.pid(), None);
+        for name in ["new0", "new1"] {
+            let id = format!("n{}", live::ifindex(name));
+            eventually(&format!("the program of {name}"), || record(&id).contains("E:OUT=told\n"));
         }
         live.stop();
     });

@@ -1,7 +1,7 @@
 //! Jobs and the loop: takes what the engine wants as a task, and meets the needs of tasks with
 //! children, helpers and the link table.
 
-use super::children::Purpose;
+use super::children::{Finished, Purpose};
 use super::links::RtnlFor;
 use super::recorder::Recorder;
 use super::shell::Shell;
@@ -50,7 +50,9 @@ impl AtOnce for Here<'_> {
         if self.levels.contains_key(&job) {
             return Tried::Refused(());
         }
-        match self.world.answers.answer(self.links, job, event, ask, &[]) {
+        let answer = self.world.answers.answer(self.links, job, event, ask, &[]);
+        self.world.note_lack(event);
+        match answer {
             Ok(answer) => self.replied(job, Reply::Answer(answer)),
             Err(need) => self.waits(job, Task::Ask(ask.clone()), need),
         }
@@ -113,7 +115,11 @@ impl Shell {
     }
 
     /// A program of this job has ended.
-    pub fn program_ended(&mut self, job: JobId, exit: crate::rules::ask::Exit) {
+    pub fn program_ended(&mut self, finished: Finished) {
+        let Finished { job, exit, lacked, .. } = finished;
+        if lacked && let Some(event) = self.engine.event(job) {
+            self.world.unfinished.on_lack(event);
+        }
         self.facts.push_back((job, Fact::Exit(exit)));
     }
 

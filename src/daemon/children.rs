@@ -9,7 +9,7 @@ use super::source::{Source, Sources};
 use crate::engine::JobId;
 use crate::helper::dying::Dying;
 use crate::model::command::split_command;
-use crate::model::{Event, Now};
+use crate::model::{Errno, Event, Now};
 use crate::rules::ask::Exit;
 use crate::sys::child::{self, Child, Ended, ExecStrings, Program, Spawn};
 use crate::sys::clock::monotonic;
@@ -74,6 +74,8 @@ pub struct Finished {
     pub exit: Exit,
     /// The deadline was reached, before or after the start.
     pub timed_out: bool,
+    /// It could not be started for want of descriptors or memory.
+    pub lacked: bool,
 }
 
 /// A program to start.
@@ -109,7 +111,7 @@ pub fn environment(event: &Event, globals: &BTreeMap<BString, BString>) -> ExecS
 impl Wanted {
     fn not_started(self, timed_out: bool) -> Finished {
         let exit = Exit { success: false, output: BString::default(), truncated: false };
-        Finished { job: self.job, purpose: self.purpose, exit, timed_out }
+        Finished { job: self.job, purpose: self.purpose, exit, timed_out, lacked: false }
     }
 }
 
@@ -242,7 +244,8 @@ impl Children {
         let env = std::mem::take(&mut wanted.env);
         if let Err(error) = self.try_to_start(sources, &wanted, env, now) {
             log::warn!("{}: cannot execute '{}': {error}", wanted.event, wanted.command);
-            self.finished.push(wanted.not_started(false));
+            let lacked = Errno::of(&error).is_lack();
+            self.finished.push(Finished { lacked, ..wanted.not_started(false) });
         }
     }
 
@@ -415,6 +418,7 @@ impl Children {
                 truncated: child.truncated,
             },
             timed_out: true,
+            lacked: false,
         });
         self.lost.push_for(child.device, child.child);
     }
@@ -594,6 +598,7 @@ impl Running {
             purpose: self.purpose,
             exit: Exit { success, output: self.output, truncated: self.truncated },
             timed_out: self.killed_at.is_some(),
+            lacked: false,
         }
     }
 }

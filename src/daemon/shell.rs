@@ -290,7 +290,7 @@ impl Shell {
     /// Takes what children and helpers have brought.
     fn collect(&mut self) {
         for finished in self.children.take_finished() {
-            self.program_ended(finished.job, finished.exit);
+            self.program_ended(finished);
         }
         while let Some((caller, reply)) = self.helpers.poll_reply() {
             match caller {

@@ -185,10 +185,19 @@ impl World {
         if facts.is_empty() && links.is_behind() && self.answers.is_about_links(event) {
             return Err(Need::LinksRead);
         }
-        match task {
+        let tried = match task {
             Task::Ask(ask) => self.answers.answer(links, job, event, ask, facts).map(Reply::Answer),
             Task::Effect(effect) => self.perform(links, job, event, effect, facts).map(Reply::Done),
             Task::Run(item) => self.answers.run(links, event, item, facts).map(|()| Reply::Ran),
+        };
+        self.note_lack(event);
+        tried
+    }
+
+    /// Must be called after whatever was asked for an event.
+    pub(super) fn note_lack(&mut self, event: &Event) {
+        if self.answers.sysfs.take_lack() {
+            self.unfinished.on_lack(event);
         }
     }
 

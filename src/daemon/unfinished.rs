@@ -2,6 +2,7 @@
 //! remembered by device and done again when there is room.
 //!
 //! * An event that failed is triggered again: its programs have not run, and its listeners have heard that it failed.
+//! * So is an event that did not fail, but had to do without an attribute or a program for want of descriptors.
 //! * What did not fail an event is only done again: records, claims, symlinks, watches, what removed devices left.
 //!
 //! Must stay true: nothing stays wrong until somebody triggers; one look for room, with growing pauses, is all
@@ -66,7 +67,7 @@ impl Default for Unfinished {
 /// made anew. An ill disk is no want of room.
 fn may_succeed_later(effect: &Effect, errno: Errno) -> bool {
     match effect {
-        Effect::LockDisk { .. } => matches!(errno.0, libc::EMFILE | libc::ENFILE | libc::ENOMEM),
+        Effect::LockDisk { .. } => errno.is_lack(),
         _ => errno.is_shortage() || errno == Errno(libc::ENOENT),
     }
 }
@@ -75,7 +76,6 @@ impl Unfinished {
     /// An effect of an event has failed.
     pub(super) fn on_failure(&mut self, event: &Event, effect: &Effect, errno: Errno) {
         let Some(id) = event.device.id() else { return };
-        let is_removal = event.action == model::Action::Remove;
         match effect {
             // Kept by the database.
             Effect::WriteRecord { is_end: true, .. } => return,
@@ -89,12 +89,24 @@ impl Unfinished {
             | Effect::NumberLink { present: false, .. } => {}
             _ => return,
         }
-        if !may_succeed_later(effect, errno) {
-            return;
+        if may_succeed_later(effect, errno) {
+            self.remember(id, event);
         }
+    }
+
+    /// For want of descriptors or memory the rules of an event were not told what is so: its outcome may be wrong.
+    pub(super) fn on_lack(&mut self, event: &Event) {
+        if event.action != model::Action::Remove
+            && let Some(id) = event.device.id()
+        {
+            self.remember(id, event);
+        }
+    }
+
+    fn remember(&mut self, id: DeviceId, event: &Event) {
         if self.events.len() + self.gone.len() >= MAX_DEVICES {
             self.too_many = true;
-        } else if is_removal {
+        } else if event.action == model::Action::Remove {
             self.gone.insert(id);
         } else {
             let action = match event.action {
@@ -312,6 +324,20 @@ mod tests {
             assert!(!unfinished.has_devices());
             assert_eq!((unfinished.ends_half_way(&id), unfinished.ends_half_way(&id)), (!is_end, false));
         }
+    }
+
+    #[test]
+    fn an_event_that_lacked_an_answer_is_triggered_again_unless_its_device_is_gone() {
+        let mut unfinished = Unfinished::default();
+        for (minor, action, expected) in
+            [(1, "add", Some(Action::Add)), (2, "change", Some(Action::Change)), (3, "remove", None)]
+        {
+            let event = event(action, minor);
+            unfinished.on_lack(&event);
+            let id = event.device.id().unwrap();
+            assert_eq!(unfinished.events.get(&id).map(|(action, _)| *action), expected);
+        }
+        assert!(unfinished.gone.is_empty());
     }
 
     #[test]

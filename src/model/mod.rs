@@ -76,6 +76,11 @@ impl Errno {
         use libc::{EDQUOT, EIO, EMFILE, ENFILE, ENOMEM, ENOSPC, EROFS};
         matches!(self.0, ENOSPC | EDQUOT | EMFILE | ENFILE | ENOMEM | EROFS | EIO)
     }
+
+    /// Whether it says that there is no descriptor or no memory left, which says nothing of what was looked at.
+    pub fn is_lack(self) -> bool {
+        matches!(self.0, libc::EMFILE | libc::ENFILE | libc::ENOMEM)
+    }
 }
 
 impl std::fmt::Debug for Errno {

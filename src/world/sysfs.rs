@@ -12,9 +12,9 @@ use crate::model::uevent::{absolute_devname, valid_property};
 use crate::model::{DevNum, Device, DeviceId, Errno, Properties};
 use crate::rules::ask::{Attr, ParentDevice};
 use bstr::{BStr, BString, ByteSlice};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fs::{File, OpenOptions};
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -32,6 +32,8 @@ pub struct Sysfs {
     real_root: PathBuf,
     /// For who must not wait: what is known of attributes that ask the hardware.
     hardware: Option<RefCell<Hardware>>,
+    /// See [`Sysfs::take_lack`].
+    lacked: Cell<bool>,
 }
 
 /// See [`Sysfs::knowing`].
@@ -61,7 +63,7 @@ impl Sysfs {
     /// The tree at a place of its own.
     pub fn below(root: PathBuf) -> Sysfs {
         let real_root = std::fs::canonicalize(&root).unwrap_or_else(|_| root.clone());
-        Sysfs { root, real_root, hardware: None }
+        Sysfs { root, real_root, hardware: None, lacked: Cell::new(false) }
     }
 
     /// The same tree for who must not wait: [`Sysfs::knowing`] reads no attributes that ask the hardware.
@@ -122,6 +124,18 @@ impl Sysfs {
         Some(Err(Errno(libc::EAGAIN)))
     }
 
+    /// Whether, since the last call, something was taken for missing that could not be looked at for want of
+    /// descriptors or memory.
+    pub fn take_lack(&self) -> bool {
+        self.lacked.take()
+    }
+
+    fn note(&self, errno: Errno) {
+        if errno.is_lack() {
+            self.lacked.set(true);
+        }
+    }
+
     /// Where the tree lies.
     pub fn root(&self) -> &Path {
         &self.root
@@ -174,7 +188,7 @@ impl Sysfs {
         if name.contains_str("..") && !std::fs::symlink_metadata(&path).is_ok_and(|m| m.is_file()) {
             return Err(Errno(libc::EINVAL));
         }
-        let mut value = read_plain(&path)?;
+        let mut value = read_plain(&path).inspect_err(|errno| self.note(*errno))?;
         let end = value.iter().rposition(|b| !matches!(b, b'\n' | b'\r' | 0)).map_or(0, |i| i + 1);
         value.truncate(end);
         Ok(value)
@@ -222,7 +236,8 @@ impl Sysfs {
     /// Names in a directory of the device (the device's own if `subdir` is empty) in the order of the
     /// directory, without those that begin with a dot. Empty if it is not there.
     pub fn list(&self, devpath: &[u8], subdir: &[u8]) -> Vec<BString> {
-        list(&self.path_of(devpath, subdir))
+        let names = try_list(&self.path_of(devpath, subdir));
+        names.inspect_err(|error| self.note(Errno::of(error))).unwrap_or_default()
     }
 
     /// Whether this directory is a device: below `/devices` it must have a `uevent` file, elsewhere
@@ -452,11 +467,14 @@ fn read_link(path: &Path) -> Option<BString> {
 
 /// Names in a directory, those that begin with a dot left out.
 pub(super) fn list(path: &Path) -> Vec<BString> {
-    let Ok(entries) = std::fs::read_dir(path) else { return Vec::new() };
-    entries
+    try_list(path).unwrap_or_default()
+}
+
+fn try_list(path: &Path) -> io::Result<Vec<BString>> {
+    let names = std::fs::read_dir(path)?
         .filter_map(|entry| Some(BString::from(entry.ok()?.file_name().into_vec())))
-        .filter(|name| !name.starts_with(b"."))
-        .collect()
+        .filter(|name| !name.starts_with(b"."));
+    Ok(names.collect())
 }
 
 /// Reads a regular file that is not a symlink and that its owner may read.
@@ -868,6 +886,20 @@ mod tests {
         assert_eq!(fold("/a", "../b"), None);
         assert_eq!(fold("/a/b", ".."), None);
         assert_eq!(fold("/a/b", "/c"), None);
+    }
+
+    #[test]
+    fn only_want_of_descriptors_or_memory_is_noted_and_told_once() {
+        let tree = Tree::new();
+        let sysfs = Sysfs::new(&tree.roots());
+        assert_eq!(sysfs.attr(b"/devices/none", b"size"), Attr::Missing);
+        assert!(!sysfs.take_lack(), "what is not there is no want");
+        for (errno, lacked) in
+            [(libc::EMFILE, true), (libc::ENFILE, true), (libc::ENOMEM, true), (libc::EIO, false)]
+        {
+            sysfs.note(Errno(errno));
+            assert_eq!((sysfs.take_lack(), sysfs.take_lack()), (lacked, false));
+        }
     }
 
     #[test]

@@ -279,3 +279,12 @@ pub fn unrelated_events_go_through(live: &mut Live, while_what: &str) {
     assert!(latencies[50] < MEDIAN, "{while_what}: median {:?}", latencies[50]);
     assert!(latencies[98] < WORST_OF_HUNDRED, "{while_what}: p99 {:?}", latencies[98]);
 }
+
+/// Lets a process open `room` files more than it has, or, without a number, as many as it likes.
+pub fn limit_descriptors(pid: u32, room: Option<usize>) {
+    let is_open = |n: &u64| Path::new(&format!("/proc/{pid}/fd/{n}")).exists();
+    let soft = room.map(|room| (0..).filter(|n| !is_open(n)).nth(room).expect("there is no end"));
+    let limit = libc::rlimit { rlim_cur: soft.unwrap_or(4096), rlim_max: 4096 };
+    let set = unsafe { libc::prlimit(pid as i32, libc::RLIMIT_NOFILE, &limit, std::ptr::null_mut()) };
+    cell::check(set).expect("sets the limit");
+}
