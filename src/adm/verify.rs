@@ -17,6 +17,7 @@ use crate::world::rule_files::{self, RuleFiles};
 use lexopt::Arg;
 
 use std::fmt::Write as _;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -56,15 +57,15 @@ impl Options {
                     options.resolve_names = ResolveNames::parse(word.as_bytes())
                         .ok_or_else(|| Stop::failed("--resolve-names= takes early, late or never"))?;
                 }
-                Arg::Long("root") => options.root = Some(parser.value()?.into()),
+                Arg::Long("root") => {
+                    let root = PathBuf::from(parser.value()?);
+                    options.root = Some(root).filter(|root| !root.as_os_str().is_empty());
+                }
                 Arg::Long("no-summary") => options.no_summary = true,
                 Arg::Long("no-style") => options.no_style = true,
                 Arg::Value(path) => options.paths.push(path.into()),
                 other => return Err(other_option(other)),
             }
-        }
-        if options.root.is_some() && !options.paths.is_empty() {
-            return Err(Stop::failed("--root= and files cannot be given together"));
         }
         Ok(options)
     }
@@ -72,7 +73,7 @@ impl Options {
     /// The given ones, or their like below `--root=`.
     fn roots(&self, usual: &Roots) -> Roots {
         let Some(root) = &self.root else { return usual.clone() };
-        let below = |path: &Path| root.join(path.strip_prefix("/").unwrap_or(path));
+        let below = |path: &Path| below(root, path);
         Roots {
             etc: below(&usual.etc),
             run: below(&usual.run),
@@ -81,6 +82,11 @@ impl Options {
             ..usual.clone()
         }
     }
+}
+
+/// A path in another root.
+fn below(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
 /// Runs the verb on the rest of the command line.
@@ -114,22 +120,41 @@ fn read_files(options: &Options, roots: &Roots) -> Result<Read, String> {
         files.extend(loaded.files);
         unread.extend(loaded.failures.iter().map(|(path, error)| format!("{}: {error}", path.display())));
     };
+    let system = RuleFiles::new(roots, &[]);
     if options.paths.is_empty() {
-        load(RuleFiles::new(roots, &[]));
+        if let Some(root) = &options.root {
+            std::fs::read_dir(root).map_err(|error| format!("{}: {error}", root.display()))?;
+        }
+        load(system.clone());
+        if let Some(root) = options.root.as_ref().filter(|_| files.is_empty() && unread.is_empty()) {
+            return Err(format!("no rules files below {}", root.display()));
+        }
+        return Ok((files, unread));
     }
     let mut single = Vec::new();
-    for path in &options.paths {
-        match std::fs::metadata(path) {
-            Ok(metadata) if metadata.is_dir() => load(RuleFiles::new(roots, std::slice::from_ref(path))),
-            Ok(_) => match rule_files::read(path) {
-                Ok(file) => single.push(file),
-                Err(error) => return Err(format!("{}: {error}", path.display())),
-            },
-            Err(error) => return Err(format!("{}: {error}", path.display())),
+    for path in options.paths.iter().map(|path| locate(path, options, &system)) {
+        let failed = |error: io::Error| format!("{}: {error}", path.display());
+        let metadata = std::fs::metadata(&path).map_err(failed)?;
+        if metadata.is_dir() {
+            load(RuleFiles::new(roots, std::slice::from_ref(&path)));
+        } else if rule_files::is_mask(&metadata) {
+            log::info!("{} is a mask: it only hides files of its name", path.display());
+        } else {
+            single.push(rule_files::read(&path).map_err(failed)?);
         }
     }
     files.append(&mut single);
     Ok((files, unread))
+}
+
+/// Where a given file lies: a bare name is first looked up in the folders of the system.
+fn locate(path: &Path, options: &Options, system: &RuleFiles) -> PathBuf {
+    let is_bare = path.file_name() == Some(path.as_os_str());
+    let found = is_bare.then(|| system.locate(path.as_os_str())).flatten();
+    found.unwrap_or_else(|| match &options.root {
+        Some(root) => below(root, path),
+        None => path.to_owned(),
+    })
 }
 
 /// What is to be printed.
@@ -193,7 +218,7 @@ mod tests {
             options(&["--root=/x"]).unwrap().roots(&Roots::default()).lib,
             PathBuf::from("/x/usr/lib")
         );
-        for bad in [&["-N", "soon"][..], &["--what"], &["--root=/x", "a"], &["--root"], &["--no-style=1"]] {
+        for bad in [&["-N", "soon"][..], &["--what"], &["--root"], &["--no-style=1"]] {
             assert!(options(bad).is_err(), "{bad:?}");
         }
     }
@@ -224,5 +249,55 @@ mod tests {
     fn what_is_not_there_cannot_be_read() {
         let missing = options(&["/nowhere/x.rules"]).unwrap();
         assert!(read_files(&missing, &Roots::default()).unwrap_err().starts_with("/nowhere/x.rules: "));
+    }
+
+    fn exit(args: &[&str], roots: &Roots) -> Result<(bool, String), Stop> {
+        let mut out = Vec::new();
+        let code = run(&mut lexopt::Parser::from_args(args), roots, &mut out)?;
+        Ok((code == ExitCode::SUCCESS, String::from_utf8(out).unwrap()))
+    }
+
+    #[test]
+    fn names_masks_and_roots_are_taken_as_udevadm_takes_them() {
+        let tree = crate::world::tree::Tree::new();
+        let root = tree.path("");
+        let text = |path: &str| tree.path(path).to_str().unwrap().to_owned();
+        tree.file("etc/udev/rules.d/90-good.rules", "TAG+=\"a\"\n");
+        tree.file("etc/udev/rules.d/91-mask.rules", "");
+        tree.file("lib/udev/rules.d/90-good.rules", "FOO=1\n");
+        tree.file("w/bad.rules", "FOO=1\n");
+        tree.file("w/empty.rules", "");
+        tree.dir("hollow");
+        let roots = Roots { etc: root.join("etc"), lib: root.join("lib"), ..tree.roots() };
+        let checked = |success, fail: usize| {
+            let count = success + fail;
+            let text = format!(
+                "\n{count} udev rules files have been checked.\n  Success: {success}\n  Fail:    {fail}\n"
+            );
+            Ok((fail == 0, text))
+        };
+        for (args, expected) in [
+            (&["90-good.rules"][..], checked(1, 0)),
+            (&["90-good"], checked(1, 0)),
+            (&["91-mask"], checked(0, 0)),
+            (&["/dev/null"], checked(0, 0)),
+            (&[&*text("w/empty.rules")], checked(0, 0)),
+            (&[&*text("w/bad.rules"), "90-good"], checked(1, 1)),
+            (&[&*text("hollow")], checked(0, 0)),
+            (&[&*text("w")], checked(0, 1)),
+            (&["--no-summary", &*text("w/empty.rules")], Ok((true, String::new()))),
+            (&[&*format!("--root={}", text("")), "/w/bad.rules"], checked(0, 1)),
+        ] {
+            assert_eq!(exit(args, &roots), expected, "{args:?}");
+        }
+        for args in [
+            &["--root=/nowhere"][..],
+            &[&*format!("--root={}", text("hollow"))],
+            &["nowhere.rules"],
+            &["nowhere"],
+            &["90-good", "/nowhere/x.rules"],
+        ] {
+            assert!(matches!(exit(args, &roots), Err(Stop::Failed(_))), "{args:?}");
+        }
     }
 }

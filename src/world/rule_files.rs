@@ -119,6 +119,15 @@ impl RuleFiles {
         by_name.into_values().take(MAX_FILES).collect()
     }
 
+    /// Where a file of this name, with or without `.rules`, lies in the highest folder that has one.
+    pub fn locate(&self, name: &OsStr) -> Option<PathBuf> {
+        let mut full = name.to_owned();
+        if !full.as_bytes().ends_with(b".rules") {
+            full.push(".rules");
+        }
+        self.folders.iter().map(|folder| folder.join(&full)).find(|path| path.exists())
+    }
+
     /// Reads all files that count.
     pub fn load(&self) -> Loaded {
         let found = self.find();
@@ -166,8 +175,13 @@ fn add(by_name: &mut BTreeMap<OsString, RuleFile>, folder: &Path, name: OsString
     if !is_device && !kind.is_file() {
         return log::debug!("{} is passed over: it is no regular file", path.display());
     }
-    let is_mask = is_device || metadata.len() == 0;
-    by_name.insert(name, RuleFile { path, is_mask, state: State::of(&metadata) });
+    by_name.insert(name, RuleFile { path, is_mask: is_mask(&metadata), state: State::of(&metadata) });
+}
+
+/// Whether a file only hides those of its name: it is empty, or a device.
+pub fn is_mask(metadata: &Metadata) -> bool {
+    let kind = metadata.file_type();
+    kind.is_char_device() || kind.is_block_device() || kind.is_file() && metadata.len() == 0
 }
 
 impl State {
