@@ -165,7 +165,7 @@ fn overruns(ground: &mut Ground) {
     Batch::start(&made).finish();
     ground.signal(libc::SIGSTOP);
     let mut commands = String::new();
-    for round in 0..ground.of(130) {
+    for round in 0..ground.of(700) {
         for name in &pairs {
             commands += &format!("link set {name} mtu {}\nlink set {name} alias {round}\n", 1300 + round);
         }
@@ -174,7 +174,8 @@ fn overruns(ground: &mut Ground) {
     Batch::start(&format!("link del {}\n", pairs[0])).finish();
     ground.signal(libc::SIGCONT);
     tell_what_changed();
-    ground.settle();
+    let overruns = ground.settle().link_overruns;
+    println!("         the socket of links was overrun {overruns} times");
     let gone: String = pairs.iter().skip(5).map(|name| format!("link del {name}\n")).collect();
     Batch::start(&gone).finish();
 }
