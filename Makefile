@@ -70,6 +70,11 @@ results: all peer ## `make bench` in full, recorded in test/bench/RESULTS.md and
 fuzz: tools ## the fuzz targets guided by coverage, for FUZZ_SECONDS (60) each, FUZZ_JOBS (1) at once; without a C++ compiler on mutations
 	test/fuzz/run.sh
 
+attack: tools ## attacks on the daemon on the real kernel, for SECONDS (600); SEED= repeats a run, ATTACK= takes those of this name
+	@test/need.sh ip losetup
+	ATTACK_SECONDS=$(or $(SECONDS),600) ATTACK_SEED=$(SEED) ATTACK="$(ATTACK)" \
+	    $(CARGO) test --locked --test attacks -- --nocapture
+
 man: ## check the manual pages
 	@test/need.sh groff
 	test/man.sh man/*.[1-8]
