@@ -199,3 +199,26 @@ fn what_the_tool_is_called_decides_nothing_of_what_it_does() {
         assert_eq!(call("udevadm", &["info", "-q", "path", "n1"]), "/devices/virtual/net/lo\n");
     });
 }
+
+#[test]
+fn who_has_rules_read_again_hears_what_is_wrong_with_them() {
+    in_cell(|| {
+        let daemon = Live::start(RULES);
+        assert_eq!(adm(&["control", "--reload"]), (0, String::new(), String::new()));
+        let file = "/run/udev/rules.d/50-test.rules";
+        std::fs::write(file, "KERNEL==\"lo\", FOO=\"1\"\nTAG+=\"a\"\n").expect("written");
+        // A second time too: they are still wrong.
+        for _ in 0..2 {
+            let (code, out, error) = adm(&["control", "--reload"]);
+            assert_eq!((code, &*out), (0, ""), "{error}");
+            assert!(error.starts_with(&format!("{file}:1:")) && !error.contains(":2:"), "{error}");
+        }
+        assert_eq!(adm(&["control", "--reload", "--timeout=0"]), (0, String::new(), String::new()));
+        let bad: String = (0..20_000).map(|n| format!("KERNEL==\"x{n}\", FOO=\"1\"\n")).collect();
+        std::fs::write(file, bad).expect("written");
+        let (code, _, error) = adm(&["control", "--reload"]);
+        assert!(code == 0 && error.len() < 300_000, "bounded: {}", error.len());
+        assert!(error.trim_end().ends_with(" more; see the log of the daemon"));
+        daemon.stop();
+    });
+}

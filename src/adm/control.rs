@@ -2,8 +2,11 @@
 //! 5.4).
 
 use super::reach::{self, Peer, Varlink};
-use super::{Out, Outcome, Stop, bytes_value, ignored_in_chroot, other_option, parse_seconds, text_value};
+use super::{
+    Out, Outcome, Stop, bytes_value, complain, ignored_in_chroot, other_option, parse_seconds, text_value,
+};
 use crate::builtin::value::parse_number;
+use crate::daemon::reload::Findings;
 use crate::model::command_line::{LongNames, next_arg};
 use crate::model::control::{Datagram, Message};
 use crate::sys::{process, unix};
@@ -186,8 +189,27 @@ pub fn run(parser: &mut Parser, roots: &Roots, _out: Out) -> Outcome {
     if !messages.is_empty() {
         let told = send(roots, &messages, Some(timeout)).map_err(Stop::failed)?;
         say_who_was_told(told.as_ref(), roots);
+        // Who does not wait for the answer does not wait for this either.
+        if messages.contains(&Message::Reload) && !timeout.is_zero() {
+            say_findings(roots);
+        }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What is wrong with the rules, as the daemon says. The daemon was told all the same; another daemon has its
+/// own log.
+fn say_findings(roots: &Roots) {
+    let Ok(answer) = super::status::ask(roots, "findings") else { return };
+    match serde_json::from_slice::<Findings>(&answer) {
+        Ok(findings) => {
+            findings.texts.iter().for_each(|text| complain(format_args!("{}", text.trim_end())));
+            if findings.left_out > 0 {
+                complain(format_args!("... and {} more; see the log of the daemon", findings.left_out));
+            }
+        }
+        Err(error) => log::debug!("Cannot understand what the daemon found in the rules: {error}"),
+    }
 }
 
 /// One who calls this tool means mudevd; that another daemon was told is worth a line.

@@ -82,7 +82,7 @@ fn parse(parser: &mut Parser) -> Result<Option<Json>, Stop> {
 }
 
 /// Asks the daemon and reads to the end of its answer.
-fn ask(roots: &Roots, request: &str) -> Result<Vec<u8>, Stop> {
+pub(super) fn ask(roots: &Roots, request: &str) -> Result<Vec<u8>, Stop> {
     let path = roots.run.join("udev").join(SOCKET);
     let unreached = |error: io::Error| Stop::Failed(reach::unreached("mudevd", &error));
     let socket = unix::connect_seqpacket_within(&path, reach::SHORT).map_err(unreached)?;

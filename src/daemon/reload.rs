@@ -22,6 +22,7 @@ use crate::world::config;
 use crate::world::patience;
 use crate::world::rule_files::{Loaded, RuleFiles, Snapshot};
 use bstr::BString;
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -38,9 +39,34 @@ const HANGS: Duration = Duration::from_secs(60);
 /// Files and folders that are open at one time while files are read.
 const DESCRIPTORS: usize = 4;
 
+/// Bytes of what was found in the rules that are kept for who asks; what is beyond is counted.
+const MAX_FINDINGS: usize = 256 * 1024;
+
+/// Errors and warnings in the rules, for who asked to have them read again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Findings {
+    pub texts: Vec<String>,
+    /// For which there was no room.
+    pub left_out: usize,
+    #[serde(skip)]
+    bytes: usize,
+}
+
+impl Findings {
+    fn push(&mut self, text: String) {
+        if self.left_out > 0 || self.bytes + text.len() > MAX_FINDINGS {
+            self.left_out += 1;
+        } else {
+            self.bytes += text.len();
+            self.texts.push(text);
+        }
+    }
+}
+
 /// The rules in use, and where they come from.
 pub struct Rules {
     current: Arc<RuleSet>,
+    findings: Findings,
     files: RuleFiles,
     snapshot: Snapshot,
     accounts: Accounts,
@@ -59,11 +85,13 @@ impl Rules {
     pub fn read(roots: &Roots, folders: &[PathBuf], resolve_names: ResolveNames, now: Now) -> Rules {
         let files = RuleFiles::new(roots, folders);
         let loaded = files.load();
-        report(&loaded);
+        let mut findings = Findings::default();
+        report_into(&loaded, &mut findings);
         let accounts = Accounts::new(roots);
-        let current = compile_all(&loaded.files, resolve_names, &accounts);
+        let current = compile_into(&loaded.files, resolve_names, &accounts, &mut findings);
         Rules {
             current,
+            findings,
             files,
             snapshot: loaded.snapshot,
             accounts,
@@ -78,6 +106,11 @@ impl Rules {
     /// The rules in use.
     pub fn current(&self) -> &Arc<RuleSet> {
         &self.current
+    }
+
+    /// What is wrong with them, and with files that could not be read.
+    pub fn findings(&self) -> &Findings {
+        &self.findings
     }
 
     /// Files and lines.
@@ -103,14 +136,15 @@ impl Rules {
             return None;
         }
         let loaded = self.files.load();
-        report(&loaded);
+        self.findings = Findings::default();
+        report_into(&loaded, &mut self.findings);
         let failed = loaded.is_failure();
         self.snapshot = loaded.snapshot;
         if failed {
             log::error!("No rules could be read; the old ones stay in force");
             return None;
         }
-        self.current = compile_all(&loaded.files, self.resolve_names, &self.accounts);
+        self.current = compile_into(&loaded.files, self.resolve_names, &self.accounts, &mut self.findings);
         let (files, lines) = self.size();
         log::info!("Read {lines} rules in {files} files");
         Some(self.current.clone())
@@ -119,13 +153,30 @@ impl Rules {
 
 /// Says what could not be read.
 pub fn report(loaded: &Loaded) {
+    report_into(loaded, &mut Findings::default());
+}
+
+/// The same, and keeps it.
+fn report_into(loaded: &Loaded, findings: &mut Findings) {
     for (path, error) in &loaded.failures {
-        log::error!("Cannot read {}: {error}", path.display());
+        let text = format!("Cannot read {}: {error}", path.display());
+        log::error!("{text}");
+        findings.push(text);
     }
 }
 
 /// Compiles, and says what is wrong with the files.
 pub fn compile_all(files: &[SourceFile], resolve_names: ResolveNames, accounts: &Accounts) -> Arc<RuleSet> {
+    compile_into(files, resolve_names, accounts, &mut Findings::default())
+}
+
+/// The same, and keeps it.
+fn compile_into(
+    files: &[SourceFile],
+    resolve_names: ResolveNames,
+    accounts: &Accounts,
+    findings: &mut Findings,
+) -> Arc<RuleSet> {
     let compiled = compile(files, &CompileOptions { resolve_names, accounts: &accounts.at_once() });
     for diagnostic in &compiled.diagnostics {
         match diagnostic.severity {
@@ -133,9 +184,13 @@ pub fn compile_all(files: &[SourceFile], resolve_names: ResolveNames, accounts: 
             Severity::Warning => log::warn!("{diagnostic}"),
             Severity::Style => log::debug!("{diagnostic}"),
         }
+        if diagnostic.severity > Severity::Style {
+            findings.push(diagnostic.to_string());
+        }
     }
     for text in Builtins::unwritten_used(compiled.rules.builtins()) {
         log::warn!("{text}");
+        findings.push(text.to_string());
     }
     Arc::new(compiled.rules)
 }

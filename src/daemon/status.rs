@@ -1,7 +1,7 @@
 //! What `mudevadm status` and `mudevadm links` show: one request, one answer in JSON, on a socket of
 //! its own (`/run/udev/mudev.status`, SEQPACKET, root only).
 //!
-//! A client sends the word `status` or `links` and reads messages until the end of file; put together
+//! A client sends the word `status`, `links` or `findings` (errors in the rules) and reads messages until the end of file; put together
 //! they are one JSON text. Asking changes nothing and waits for nothing: what a client has not yet read is
 //! kept for it, within bounds, and whoever came first and does not read is let go for those who do.
 
@@ -237,8 +237,9 @@ impl Shell {
         let Some(request) = server.request(id) else { return };
         let json = match request.as_str() {
             "status" => serde_json::to_string(&self.status()),
+            "findings" => serde_json::to_string(self.rules.findings()),
             "links" => serde_json::to_string(&link_rows(&self.links.exchange.table)),
-            _ => Ok(r#"{"error":"ask for status or links"}"#.to_owned()),
+            _ => Ok(r#"{"error":"ask for status, links or findings"}"#.to_owned()),
         };
         if let (Some(server), Ok(json)) = (&mut self.status, json) {
             server.answer(id, json);
