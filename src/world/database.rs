@@ -178,8 +178,8 @@ impl Database {
         Ok(database)
     }
 
-    /// Reads and writes this `/run/udev` from now on. What is remembered of devices that have no record there is
-    /// forgotten.
+    /// Reads and writes this `/run/udev` from now on. Records and tags are those that are there; which device each id
+    /// stands for is remembered further.
     pub fn reopen(&mut self, udev: &Dir) -> io::Result<()> {
         let mut opened = Database::open(udev)?;
         // Those of devices whose records are gone go with the devices.
