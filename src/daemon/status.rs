@@ -1,8 +1,8 @@
 //! What `mudevadm status` and `mudevadm links` show: one request, one answer in JSON, on a socket of
 //! its own (`/run/udev/mudev.status`, SEQPACKET, root only).
 //!
-//! A client sends the word `status`, `links` or `findings` (errors in the rules) and reads messages until the end of file; put together
-//! they are one JSON text. Asking changes nothing and waits for nothing: what a client has not yet read is
+//! A client sends the word `status`, `links` or `findings` (errors in the rules) and reads messages until the
+//! end of file; put together they are one JSON text. Asking changes nothing and waits for nothing: what a client has not yet read is
 //! kept for it, within bounds, and whoever came first and does not read is let go for those who do.
 
 use super::control::is_root;
