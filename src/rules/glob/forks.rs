@@ -1,6 +1,6 @@
 //! The end of a pattern in which a set has several ends: all readings are followed at once.
 
-use super::{ByteSet, Element, MAX_OPEN_BRACKETS, Piece, fold, parse_piece};
+use super::{ByteSet, Element, MAX_OPEN_BRACKETS, Piece, fold, parse_piece, work};
 
 /// The places of a pattern that a reading can come to, the first one first.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -81,6 +81,7 @@ impl Forks {
             std::mem::swap(&mut now.list, &mut next);
             now.list.clear();
             now.round += 1;
+            work::add(next.len());
             for &at in &next {
                 match &self.places[at as usize] {
                     Place::Element(Element::AnyRun, _) => now.add(at),

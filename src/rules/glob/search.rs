@@ -5,7 +5,7 @@
 //! the text and 64 elements: the pieces of the pattern that the text so far ends with are the bits of a number,
 //! which moves on by one bit with each byte (Baeza-Yates and Gonnet, "shift-and").
 
-use super::{Element, Glob};
+use super::{Element, Glob, work};
 use bstr::ByteSlice;
 
 impl Glob {
@@ -41,7 +41,11 @@ impl Glob {
             _ => None,
         };
         match piece.iter().map(byte).collect::<Option<Vec<u8>>>() {
-            Some(plain) => text.find(&plain).map(|at| at + plain.len()),
+            Some(plain) => {
+                let found = text.find(&plain);
+                work::add(found.unwrap_or(text.len()) + plain.len());
+                found.map(|at| at + plain.len())
+            }
             None => Shifts::new(self, piece).find(text),
         }
     }
@@ -86,6 +90,7 @@ impl Shifts {
         // Numbers from here on are 0.
         let mut used = 0;
         for (at, &byte) in text.iter().enumerate() {
+            work::add(used + 1);
             let accepting = &self.accepting[usize::from(byte) * self.width..][..self.width];
             let mut carry = 1;
             let mut highest = 0;
