@@ -284,6 +284,48 @@ fn a_rename_that_was_announced_as_failed_is_not_made_later_and_one_under_way_is_
 }
 
 #[test]
+fn a_stopped_helper_holds_up_neither_events_nor_the_end() {
+    in_cell(|| {
+        quiet();
+        ip("link add l0 type veth peer name p0");
+        let mut live = Live::start_with(RENAME_RULE, |command| {
+            command.arg("--event-timeout=1");
+        });
+        // There is one when something was asked for.
+        ask_rename("p0", "q0");
+        live.announced("add", &format!("{NET}/q0"));
+        let stop = || {
+            let helpers = live::helpers(live.pid());
+            assert!(!helpers.is_empty());
+            helpers.iter().for_each(|&helper| assert_eq!(unsafe { libc::kill(helper, libc::SIGSTOP) }, 0));
+        };
+        stop();
+        ask_rename("l0", "lan0");
+        let message = live.announced_that("the rename that was not begun", is_add);
+        assert_eq!((message.get("INTERFACE"), message.get("UDEV_WORKER_ERRNO_NAME")), ("l0", "ETIMEDOUT"));
+        assert!(is_there("l0"));
+        live.stop();
+    });
+}
+
+#[test]
+fn the_daemon_ends_though_the_kernel_is_at_a_change_without_an_end() {
+    in_cell(|| {
+        quiet();
+        ip("link add l0 type veth peer name p0");
+        let live = Live::start_with(RENAME_RULE, |command| {
+            command.arg("--event-timeout=1");
+        });
+        let Some(held) = hold() else { return live.stop() };
+        ask_rename("l0", "lan0");
+        helper_in_the_kernel(&live);
+        live.stop();
+        assert!(live::log().contains("Ending in the middle of an event"), "{}", live::log());
+        drop(held);
+    });
+}
+
+#[test]
 fn what_a_killed_helper_was_at_is_done_by_the_next_and_told_as_it_is() {
     in_cell(|| {
         quiet();

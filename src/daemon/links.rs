@@ -8,6 +8,7 @@
 use super::source::{Source, Sources};
 use crate::engine::JobId;
 use crate::helper::dying::Dying;
+use crate::helper::hanging::SlowHelper;
 use crate::helper::pool::Launcher;
 use crate::links::wire::DATAGRAM_MAX;
 use crate::links::{Ended, Errand, Exchange, Reply};
@@ -42,6 +43,10 @@ const MAX_REQUESTS: usize = 16 * 1024;
 /// A dump or a request for a link is waited for this long. Whoever holds RTNL that long is at fault,
 /// but it must not cost us a job.
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);
+
+/// While a change is waited for past its deadline, a helper that somebody may have stopped is told to go on once in
+/// this time. A daemon that is to end waits for such a change as long.
+const NUDGE: Duration = Duration::from_secs(1);
 
 /// Between a dump that failed and the next.
 const DUMP_PAUSE: Duration = Duration::from_secs(1);
@@ -107,6 +112,8 @@ pub struct Links {
     /// The socket was not read to its end.
     ready: bool,
     dump_not_before: Now,
+    /// When the helper is told to go on.
+    nudge_at: Option<Now>,
     said: Said,
     dying: Dying,
     /// Overruns of the notification socket since the start.
@@ -141,6 +148,7 @@ impl Links {
             buffer: vec![0; DATAGRAM_MAX],
             ready: true,
             dump_not_before: Now::ZERO,
+            nudge_at: None,
             said: Said::default(),
             dying: Dying::default(),
             overruns: 0,
@@ -444,6 +452,7 @@ impl Links {
         if self.exchange.timeout().is_some_and(|at| at <= now) {
             self.expire(now);
         }
+        self.nudge(now);
         self.collect(now, answered);
         self.want_dump(now);
     }
@@ -457,17 +466,41 @@ impl Links {
         self.receive_replies();
         let is_taken = self.helper.as_ref().is_none_or(|helper| !helper.ready) && !self.exchange.holds();
         if is_taken && self.exchange.expire(now) > 0 {
-            log::warn!(
-                "The kernel is at a change of a link past the time of its event, which waits for the end"
-            );
+            log::warn!("A change of a link has no end by the time of its event, which waits for it");
         }
+    }
+
+    /// What is waited for past its deadline is in the kernel's hands, or its helper was stopped. That one is told to go
+    /// on: then it answers that it has not begun.
+    fn nudge(&mut self, now: Now) {
+        if self.exchange.overdue().is_none() {
+            self.nudge_at = None;
+        } else if self.nudge_at.is_none_or(|at| at <= now) {
+            self.nudge_at = Some(now + NUDGE);
+            if let Some(helper) = &self.helper {
+                let _ = helper.child.signal(libc::SIGCONT);
+            }
+        }
+    }
+
+    /// Whether the last job may be left: the end of its change may never come.
+    pub fn may_be_left(&self, now: Now) -> bool {
+        self.exchange.overdue().is_some_and(|(_, deadline)| deadline + NUDGE <= now)
+    }
+
+    /// The helper, where it has been at a change for longer than its event has time.
+    pub fn slow(&self) -> Option<SlowHelper> {
+        let (helper, (since, _)) = (self.helper.as_ref()?, self.exchange.overdue()?);
+        let work = "a change of a link".to_owned();
+        Some(SlowHelper { pid: helper.child.pid(), work, since: since.as_secs_f64(), hangs: false })
     }
 
     /// When to call [`Links::on_time`].
     pub fn timeout(&self) -> Option<Now> {
         let parked = self.parked.values().flatten().filter_map(|p| p.request_at);
         let dump = (self.is_live() && self.exchange.wants_dump()).then_some(self.dump_not_before);
-        parked.chain(dump).chain(self.exchange.timeout()).chain(self.dying.timeout()).min()
+        let times = [self.exchange.timeout(), self.nudge_at, self.dying.timeout()];
+        parked.chain(dump).chain(times.into_iter().flatten()).min()
     }
 }
 

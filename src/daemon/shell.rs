@@ -133,13 +133,22 @@ impl Shell {
         while !self.is_over() {
             self.turn(&mut events)?;
         }
+        if self.exiting && self.engine.under_way() > 0 {
+            log::error!("Ending in the middle of an event: the change of its link has no end");
+        }
         self.queue_file.set(false);
         Ok(())
     }
 
     fn is_over(&self) -> bool {
-        let exited = self.exiting && self.is_through() && self.engine.has_exited();
+        let exited = self.exiting && self.is_through() && (self.engine.has_exited() || self.last_is_left());
         exited || (self.intake.is_finite() && self.intake.is_at_end() && self.is_idle())
+    }
+
+    /// What is left waits for a change of a link of which nobody knows when it ends. The next start finds by the record
+    /// that the event is not through.
+    fn last_is_left(&self) -> bool {
+        self.engine.under_way() == 1 && self.links.may_be_left(self.now)
     }
 
     /// All that came in was handled.

@@ -268,7 +268,7 @@ impl Shell {
             children_max: self.children.max(),
             helpers_working,
             helper_requests_waiting,
-            slow_helpers: self.helpers.slow(),
+            slow_helpers: self.helpers.slow().into_iter().chain(self.links.slow()).collect(),
             links: self.links.exchange.table.len(),
             links_stale: self.links.is_live() && self.links.exchange.table.is_stale(),
             link_overruns: self.links.overruns,

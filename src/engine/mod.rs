@@ -342,6 +342,11 @@ impl Engine {
         self.queue.waiting() == 0 && self.jobs.is_empty()
     }
 
+    /// Jobs that have begun and not ended.
+    pub fn under_way(&self) -> usize {
+        self.jobs.len()
+    }
+
     /// After [`Input::Exit`]: all that had begun has ended.
     pub fn has_exited(&self) -> bool {
         self.exiting && self.jobs.is_empty() && self.outputs.is_empty()

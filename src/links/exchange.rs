@@ -82,6 +82,7 @@ struct Sent<W> {
     seq: u32,
     /// None: it has ended for who asked, and the helper is still to answer.
     errand: Option<Errand<W>>,
+    since: Now,
     deadline: Now,
     tries: u8,
     /// It is past its deadline, and waited for.
@@ -299,7 +300,7 @@ impl<W> Exchange<W> {
             datagram.extend(message);
             datagram.resize(wire::align(datagram.len()), 0);
             let errand = Some(errand);
-            self.sent.push_back(Sent { seq, errand, deadline, tries: tries + 1, overdue: false });
+            self.sent.push_back(Sent { seq, errand, since: now, deadline, tries: tries + 1, overdue: false });
         }
         Some(datagram)
     }
@@ -326,6 +327,12 @@ impl<W> Exchange<W> {
             self.fail(errand, seq, Errno(libc::ETIMEDOUT));
         }
         overdue
+    }
+
+    /// The change that is waited for past its deadline: when it was sent, and that deadline.
+    pub fn overdue(&self) -> Option<(Now, Now)> {
+        let first = self.sent.front().filter(|sent| sent.overdue && sent.errand.is_some())?;
+        Some((first.since, first.deadline))
     }
 
     /// Ends all that is not sent: there is no helper.
