@@ -586,8 +586,9 @@ mod tests {
             "a?*".repeat(600) + "[bc]*",
             "*[5+-[:digit:]]b".into(),
             "*[a+-[:digit:]]b".into(),
-            format!("*{}[a+-[:digit:]]b", a(30)),
-            format!("*[a+-[:digit:]]{}b", a(30)),
+            format!("*{}[a+-[:digit:]]b", a(600)),
+            format!("*[a+-[:digit:]]{}b", a(600)),
+            format!("[a+-[:digit:]]*{}b", a(600)),
         ] {
             for ignore_case in [false, true] {
                 let glob = Glob::new(pattern.as_bytes(), ignore_case);
@@ -720,6 +721,47 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Readings of a set with several ends go on for long, beside each other or together.
+    #[test]
+    fn what_follows_a_set_with_several_ends_may_be_long() {
+        const BYTES: &[u8] = b"[]5+-b\\a";
+        let mut heads: Vec<Vec<u8>> = BYTES.iter().map(|&a| vec![a]).collect();
+        heads.extend(BYTES.iter().flat_map(|&a| BYTES.iter().map(move |&b| vec![a, b])));
+        let mut matching = 0;
+        for set in [
+            "[5+-[:digit:]]",
+            "*[a+-[:digit:]]",
+            "[a+-[:digit:]]*",
+            "[!5+-[:digit:]]",
+            "[+-[=b=]]",
+            "[5+-[.b]",
+        ] {
+            for (body, text) in [
+                ("a?".repeat(40), "ab".repeat(40)),
+                ("a***?".repeat(40), "ab".repeat(40)),
+                ("\\\\".repeat(100), "\\".repeat(100)),
+                ("[ab]b]".repeat(30) + "[ab", "bb]".repeat(30) + "[ab"),
+            ] {
+                for end in ["", "*", "]", "[5+-[:digit:]]"] {
+                    let pattern = [set, &body, end].concat().into_bytes();
+                    for (head, tail) in heads.iter().zip(["", "]", "5", "5]"].iter().cycle()) {
+                        let text = [head.as_slice(), text.as_bytes(), tail.as_bytes()].concat();
+                        let expected = fnmatch(&pattern, &text, false);
+                        matching += usize::from(expected);
+                        assert_eq!(
+                            matches(&pattern, &text),
+                            expected,
+                            "{} on {}",
+                            pattern.as_bstr(),
+                            text.as_bstr()
+                        );
+                    }
+                }
+            }
+        }
+        assert!(matching > 50, "{matching}");
     }
 
     proptest! {
