@@ -72,7 +72,8 @@ fn of_subsystem(subsystem: &[u8]) -> Option<Names> {
         b"backlight" => Only(&["actual_brightness"]),
         b"leds" => Only(&["brightness"]),
         b"gpio" => Only(&["value", "direction"]),
-        b"pwm" => Only(&["capture", "pwm*/capture"]),
+        // Of the outputs of a chip, folders, only `capture` asks; a helper is right for the others too.
+        b"pwm" => Only(&["capture", "pwm*"]),
         b"watchdog" => Only(&["timeleft"]),
         b"devfreq" => Only(&["cur_freq", "trans_stat"]),
         b"cpu" => Only(&["cpufreq/*"]),
@@ -195,6 +196,8 @@ mod tests {
             ("pci", "vendor", false),
             ("pci", "class", false),
             ("pci", "index", false),
+            ("pwm", "pwm0/capture", true),
+            ("pwm", "npwm", false),
             ("drm", "edid", true),
             ("drm", "status", false),
             ("i2c", "eeprom", true),
