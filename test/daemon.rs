@@ -251,6 +251,45 @@ fn start_with_sockets(sockets: [&OwnedFd; 2], arguments: &str) -> Child {
     command.spawn().expect("it starts")
 }
 
+#[test]
+fn a_passed_socket_that_does_not_listen_to_the_kernel_is_made_to() {
+    isolated("a_passed_socket_that_does_not_listen_to_the_kernel_is_made_to", || {
+        std::fs::create_dir("/run/udev").expect("made");
+        for groups in [0, 2] {
+            let control = unix::listen_seqpacket(Path::new("/run/udev/control")).expect("bound");
+            let uevents = mudev::sys::netlink::open_uevent(groups).expect("bound");
+            std::fs::write("/run/udev/1.rules", "SUBSYSTEM==\"net\", ENV{SEEN}=\"1\"\n").expect("written");
+            let child = start_with_sockets([&control, &uevents], "--rules-dir=/run/udev");
+            drop((control, uevents));
+            tell(&[Message::Ping]);
+            run("ip link add heard type bridge");
+            let index = std::fs::read_to_string("/sys/class/net/heard/ifindex").expect("there");
+            let record = format!("/run/udev/data/n{}", index.trim());
+            wait_for("the record", || std::fs::metadata(&record).ok());
+            run("ip link del heard");
+            run(&format!("kill -TERM {}", child.id()));
+            assert!(ended(child).success(), "group {groups}");
+            std::fs::remove_file("/run/udev/control").expect("it stays with who made it");
+        }
+    });
+}
+
+#[test]
+fn who_waits_for_the_end_of_a_list_of_events_can_be_ended() {
+    isolated("who_waits_for_the_end_of_a_list_of_events_can_be_ended", || {
+        use std::os::unix::process::ExitStatusExt;
+        let mut child = mudevd().arg("--events=-").stdin(Stdio::piped()).spawn().expect("it starts");
+        let mut input = child.stdin.take().expect("piped");
+        // More than the pipe takes: it reads.
+        input.write_all(&[b'\n'; 256 << 10]).expect("read");
+        run(&format!("kill -TERM {}", child.id()));
+        assert_eq!(ended(child).signal(), Some(libc::SIGTERM));
+        let output = mudevd().arg("--events=/dev/zero").output().expect("it starts");
+        assert_eq!(output.status.code(), Some(1));
+        assert!(String::from_utf8_lossy(&output.stderr).contains("more than 256 MiB"), "{output:?}");
+    });
+}
+
 /// Leaves only network interfaces for enumeration, so that a test that has devices triggered troubles no
 /// other daemon on this machine.
 fn hide_other_devices() {

@@ -56,6 +56,9 @@ const RTNLGRP_LINK: u32 = 1;
 /// Receive buffer of the socket for links: a notification is about 1.5 KiB.
 const LINKS_BUFFER: usize = 16 << 20;
 
+/// Bytes of a file of events; with more the daemon does not start.
+const MAX_EVENTS: u64 = 256 << 20;
+
 /// Runs the daemon until it is told to end.
 pub fn run(line: CommandLine) -> Result<(), Failure> {
     fill_standard_descriptors().map_err(|e| format!("Cannot open /dev/null: {e}"))?;
@@ -157,8 +160,10 @@ impl Sockets {
         if is_control && self.control.is_none() {
             self.control = Some(fd);
         } else if is_uevents && self.uevents.is_none() {
-            // Its buffer is the business of who made it (ReceiveBuffer= of the unit).
+            // Its buffer is the business of who made it (ReceiveBuffer= of the unit). Without the kernel's group
+            // we would hear nothing, and nobody would tell.
             netlink::pass_credentials(fd.as_fd())
+                .and_then(|()| netlink::hear_kernel(fd.as_fd()))
                 .and_then(|()| unix::set_nonblocking(fd.as_fd()))
                 .map_err(|e| format!("Cannot use the passed socket for events: {e}"))?;
             self.uevents = Some(fd);
@@ -272,18 +277,26 @@ pub(super) fn engine_config(settings: &Settings, roots: &Roots, builtins: &Built
     }
 }
 
-fn open_intake(line: &CommandLine, socket: Option<OwnedFd>, sources: &Sources) -> Result<Intake, Failure> {
-    match (&line.events, socket) {
-        (Some(path), _) => {
-            let mut content = Vec::new();
-            let read = if path == Path::new("-") {
-                io::stdin().read_to_end(&mut content)
-            } else {
-                File::open(path).and_then(|mut f| f.read_to_end(&mut content))
-            };
-            read.map_err(|e| format!("Cannot read {}: {e}", path.display()))?;
-            Ok(Intake::from_file(&content))
+/// What `--events` names, whole. Waits as long as somebody still writes it, so signals must end us still.
+fn read_events(path: &Path) -> Result<Vec<u8>, Failure> {
+    let mut content = Vec::new();
+    let read = if path == Path::new("-") {
+        io::stdin().take(MAX_EVENTS + 1).read_to_end(&mut content)
+    } else {
+        File::open(path).and_then(|f| f.take(MAX_EVENTS + 1).read_to_end(&mut content))
+    };
+    match read {
+        Ok(length) if length as u64 > MAX_EVENTS => {
+            Err(format!("Cannot read {}: more than {} MiB of events", path.display(), MAX_EVENTS >> 20))
         }
+        Ok(_) => Ok(content),
+        Err(error) => Err(format!("Cannot read {}: {error}", path.display())),
+    }
+}
+
+fn open_intake(events: Option<&[u8]>, socket: Option<OwnedFd>, sources: &Sources) -> Result<Intake, Failure> {
+    match (events, socket) {
+        (Some(content), _) => Ok(Intake::from_file(content)),
         (None, Some(socket)) => {
             Intake::from_kernel(socket, sources).map_err(|e| format!("Cannot receive events: {e}"))
         }
@@ -314,6 +327,7 @@ fn assemble(
     }
     let mut children = Children::new(null()?, line.roots.lib.join("udev"), settings.timeout_signal);
     children.set_max(children_max(&settings));
+    let events = line.events.as_deref().map(read_events).transpose()?;
     let signals = SignalFd::new(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP]).map_err(failed)?;
     sources.add(signals.as_fd(), super::source::Source::Signals).map_err(failed)?;
     let udev = database::open_udev_dir(&line.roots.run).map_err(failed)?;
@@ -322,7 +336,7 @@ fn assemble(
     links.start(&sources, now).map_err(failed)?;
     let world = World::open(&line.roots, builtins, watches, sockets.announcer);
     let world = world.map_err(|e| format!("Cannot open {}: {e}", line.roots.run.join("udev").display()))?;
-    let intake = open_intake(&line, sockets.uevents, &sources)?;
+    let intake = open_intake(events.as_deref(), sockets.uevents, &sources)?;
     let mut shell = Shell {
         sysfs: Sysfs::new(&line.roots),
         engine: Engine::new(config, rules.current().clone()),

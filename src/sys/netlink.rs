@@ -36,6 +36,9 @@ pub struct Received {
     pub truncated: bool,
 }
 
+/// The group of the kernel's uevents, as a number and as a bit.
+const KERNEL_GROUP: u32 = 1;
+
 /// A NETLINK_KOBJECT_UEVENT socket bound to the groups of these bits (1 kernel, 2 udev), which delivers
 /// credentials. With no bits it is bound to none, and can only send.
 pub fn open_uevent(groups: u32) -> io::Result<OwnedFd> {
@@ -50,6 +53,12 @@ pub fn open_uevent(groups: u32) -> io::Result<OwnedFd> {
 /// Has a socket that someone else opened (socket activation) deliver credentials.
 pub fn pass_credentials(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_option(&socket, libc::SOL_SOCKET, libc::SO_PASSCRED, 1)
+}
+
+/// Has a uevent socket that someone else opened receive what the kernel sends, bound or not. The kernel passes over
+/// a socket that is in a group but has no address.
+pub fn hear_kernel(socket: BorrowedFd<'_>) -> io::Result<()> {
+    bind(&socket, KERNEL_GROUP).or_else(|_| add_membership(socket, KERNEL_GROUP))
 }
 
 /// A NETLINK_ROUTE socket with NETLINK_EXT_ACK and NETLINK_GET_STRICT_CHK, as far as the kernel knows
@@ -306,7 +315,7 @@ fn open(protocol: i32, flags: i32) -> io::Result<OwnedFd> {
     }
 }
 
-fn bind(socket: &OwnedFd, groups: u32) -> io::Result<()> {
+fn bind(socket: &impl AsRawFd, groups: u32) -> io::Result<()> {
     let address = kernel_address(groups);
     // SAFETY: the address is valid for the size given.
     let result = unsafe {
