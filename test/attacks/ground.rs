@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 /// How long anything may take before the attack counts as won. The machine may be busy.
 pub const LIMIT: Duration = Duration::from_secs(40);
 
+/// How long others may wait while an attack goes on: a storm before them, on a busy machine, but no time-out.
+const SOON: Duration = Duration::from_secs(10);
+
 /// For how long nothing may have come in before it counts as quiet: longer than the daemon waits before it takes
 /// a second look at what is gone.
 const QUIET: Duration = Duration::from_millis(250);
@@ -99,6 +102,12 @@ impl Ground {
     pub fn start_with(&mut self, change: impl FnOnce(&mut Command)) {
         assert!(self.child.is_none(), "one daemon at a time");
         self.child = Some(spawn(&self.folder, "log", change));
+    }
+
+    /// The same, without waiting until it is ready: nobody may be told.
+    pub fn start_unheard(&mut self, change: impl FnOnce(&mut Command)) {
+        assert!(self.child.is_none(), "one daemon at a time");
+        self.child = Some(launch(&self.folder, "log", change));
     }
 
     pub fn pid(&self) -> i32 {
@@ -186,6 +195,33 @@ impl Ground {
                 panic!("an event is not announced\n--- status {status}\n--- log\n{}", self.log())
             }
         }
+    }
+
+    /// While an attack goes on: an event of a device that it does not concern is announced, and the tool is answered.
+    pub fn others_are_served(&mut self, while_what: &str) {
+        let uuid = fresh_uuid();
+        let written = std::fs::write("/sys/devices/virtual/mem/null/uevent", format!("change {uuid}"));
+        written.expect("an event of another device");
+        let announced = self.udev.wait_for(SOON, |message| message.get("SYNTH_UUID") == uuid);
+        if announced.is_none() {
+            let status = ask("status").unwrap_or_default();
+            panic!(
+                "while {while_what}: no event of another device\n--- status {status}\n--- log\n{}",
+                self.log()
+            );
+        }
+        let began = Instant::now();
+        let tool = self.folder.join("mudevadm");
+        let _ = std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_mudev"), &tool);
+        let output = Command::new(tool).arg("status").output().expect("runs the tool");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success(),
+            "while {while_what}: {}, {said}\n--- log\n{}",
+            output.status,
+            self.log()
+        );
+        assert!(began.elapsed() < SOON, "while {while_what}: the answer took {:?}", began.elapsed());
     }
 
     /// Waits until nothing waits, nothing runs, and nothing has come in for a while.
@@ -321,21 +357,28 @@ impl Drop for Ground {
 
 /// Starts a daemon with a fresh log and waits until it is ready.
 fn spawn(folder: &Path, log: &str, change: impl FnOnce(&mut Command)) -> Child {
-    let link = folder.join("mudevd");
-    let _ = std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_mudev"), &link);
     let socket = folder.join(format!("notify.{log}"));
     let notify = Notify::bind(&socket).expect("binds the notify socket");
-    let file = File::create(folder.join(log)).expect("creates the log");
-    let mut command = Command::new(link);
-    command.args(["--coldplug", "--rules-dir"]).arg(folder);
-    command.env("RUST_BACKTRACE", "1").env("NOTIFY_SOCKET", &socket).stdin(Stdio::null());
-    command.stdout(file.try_clone().expect("a second handle")).stderr(file);
-    change(&mut command);
-    let child = command.spawn().expect("starts the daemon");
+    let child = launch(folder, log, |command| {
+        command.env("NOTIFY_SOCKET", &socket);
+        change(command);
+    });
     if let Err(error) = notify.wait_ready(LIMIT) {
         panic!("the daemon was not ready: {error}\n--- log\n{}", text(&folder.join(log)));
     }
     child
+}
+
+fn launch(folder: &Path, log: &str, change: impl FnOnce(&mut Command)) -> Child {
+    let link = folder.join("mudevd");
+    let _ = std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_mudev"), &link);
+    let file = File::create(folder.join(log)).expect("creates the log");
+    let mut command = Command::new(link);
+    command.args(["--coldplug", "--rules-dir"]).arg(folder);
+    command.env("RUST_BACKTRACE", "1").stdin(Stdio::null());
+    command.stdout(file.try_clone().expect("a second handle")).stderr(file);
+    change(&mut command);
+    command.spawn().expect("starts the daemon")
 }
 
 /// A file's text, empty if there is none.

@@ -1,5 +1,5 @@
 //! Attacks on the running daemon, in a cell on the real kernel: storms of events with kills and stops, stores that
-//! are full, read-only or gone, clients and programs that misbehave. After each the daemon must know what a fresh one
+//! are full, read-only or gone, what does not answer, clients and programs that misbehave. After each the daemon must know what a fresh one
 //! knows ([`ground::Ground::judge`]).
 //!
 //! `make check` runs each attack once. `make attack SECONDS=600` goes on with attacks by chance, several at a time before
@@ -7,12 +7,17 @@
 
 #[path = "../support/cell.rs"]
 mod cell;
+#[path = "../support/fuse.rs"]
+mod fuse;
 mod ground;
 #[path = "../support/loops.rs"]
 mod loops;
 mod others;
 #[path = "../support/random.rs"]
 mod random;
+#[path = "../support/rtnl.rs"]
+mod rtnl;
+mod slow;
 mod state;
 mod stores;
 mod storms;
@@ -21,22 +26,17 @@ use ground::Ground;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// One way to harm the daemon; when it returns, what it did to the surroundings is undone.
+/// One way to harm the daemon; while it lasts, others are served ([`Ground::others_are_served`]), and when it returns, what it did to the surroundings is undone.
+#[derive(Clone, Copy)]
 pub struct Attack {
     name: &'static str,
     run: fn(&mut Ground),
 }
 
 fn attacks(only: &str) -> Vec<Attack> {
-    let mut attacks = [storms::ATTACKS, stores::ATTACKS, others::ATTACKS].concat();
+    let mut attacks = [storms::ATTACKS, stores::ATTACKS, others::ATTACKS, slow::ATTACKS].concat();
     attacks.retain(|attack| attack.name.contains(only));
     attacks
-}
-
-impl Clone for Attack {
-    fn clone(&self) -> Attack {
-        Attack { ..*self }
-    }
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -91,22 +91,22 @@ fn after_every_attack_the_daemon_knows_what_a_fresh_one_knows() {
     println!("seed {seed}: repeat with make attack SEED={seed}");
     let folder = Folder::new();
     in_cell(|| {
-        let mut ground = Ground::new(seed, if seconds.is_some() { 100 } else { 25 }, &folder.0);
+        let mut ground = Ground::new(seed, if seconds.is_some() { 100 } else { 20 }, &folder.0);
         let mut attacks = attacks(&only);
         assert!(!attacks.is_empty(), "no attack has {only:?} in its name");
         let began = Instant::now();
-        // Once each, in an order of its own; two before the daemon is judged.
+        // Once each, in an order of its own; four before the daemon is judged.
         for place in (1..attacks.len()).rev() {
             let other = ground.random.below(place + 1);
             attacks.swap(place, other);
         }
-        for round in attacks.chunks(2) {
+        for round in attacks.chunks(4) {
             run(&mut ground, round, seed, began);
         }
         while seconds.is_some_and(|seconds| began.elapsed() < Duration::from_secs(seconds)) {
             let count = 1 + ground.random.below(3);
             let round: Vec<Attack> =
-                (0..count).map(|_| attacks[ground.random.below(attacks.len())].clone()).collect();
+                (0..count).map(|_| attacks[ground.random.below(attacks.len())]).collect();
             run(&mut ground, &round, seed, began);
         }
         ground.stop();

@@ -2,13 +2,18 @@
 
 use crate::Attack;
 use crate::cell;
-use crate::ground::Ground;
+use crate::ground::{Ground, status};
 use crate::storms;
+use bstr::BString;
+use mudev::model::control::{Datagram, Message};
 use mudev::sys::unix;
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Duration;
 
 pub const ATTACKS: &[Attack] = &[
     Attack { name: "/run is full", run: full },
@@ -17,7 +22,9 @@ pub const ATTACKS: &[Attack] = &[
     Attack { name: "rules that are broken and mended", run: reloads },
     Attack { name: "programs that flood, fork and ignore signals", run: programs },
     Attack { name: "forged messages", run: forged },
+    Attack { name: "forgeries of somebody who may nothing", run: forged_by_nobody },
     Attack { name: "standard error is a pipe that nobody reads", run: stuck_log },
+    Attack { name: "a service manager that does not read", run: stuck_manager },
 ];
 
 fn storm(ground: &mut Ground) {
@@ -25,7 +32,7 @@ fn storm(ground: &mut Ground) {
 }
 
 /// Waits until every interface has its record: what failed is done again when there is room, after a pause.
-fn wait_for_records(ground: &mut Ground) {
+pub fn wait_for_records(ground: &mut Ground) {
     ground.eventually("all interfaces have records again", |_| {
         let links = std::fs::read_dir("/sys/class/net").expect("a list").flatten();
         let mut records = links.map(|link| {
@@ -43,6 +50,7 @@ fn full(ground: &mut Ground) {
         while file.write_all(&[0; 4096]).is_ok() {}
     }
     storm(ground);
+    ground.others_are_served("/run is full");
     std::fs::remove_file(hog).expect("makes room");
     cell::mount("none", "/run", "", libc::MS_REMOUNT, "size=50%").expect("makes /run large");
     wait_for_records(ground);
@@ -76,6 +84,7 @@ fn clients(ground: &mut Ground) {
         }
     }
     storm(ground);
+    ground.others_are_served("clients stall");
     drop(open);
 }
 
@@ -108,20 +117,69 @@ SUBSYSTEM=="net", KERNEL=="r*", RUN+="/bin/sh -c 'trap : TERM INT; exit 3'", RUN
 }
 
 fn forged(ground: &mut Ground) {
+    forge_uevents(ground.of(300));
+    storm(ground);
+    ground.others_are_served("messages are forged");
+}
+
+/// Uevents that do not come from the kernel, of interfaces that are not there.
+fn forge_uevents(count: usize) {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
     let fd = cell::check(unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_KOBJECT_UEVENT) });
     let socket = unsafe { OwnedFd::from_raw_fd(fd.expect("a socket")) };
     let mut to: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
     to.nl_family = libc::AF_NETLINK as u16;
     to.nl_groups = 1;
-    for n in 0..ground.of(300) {
+    for n in 0..count {
         let body = format!(
             "add@/devices/virtual/net/f{n}\0ACTION=add\0DEVPATH=/devices/virtual/net/f{n}\0SUBSYSTEM=net\0SEQNUM={n}\0IFINDEX={n}\0"
         );
         let (address, length) = ((&raw const to).cast(), size_of_val(&to) as libc::socklen_t);
         unsafe { libc::sendto(socket.as_raw_fd(), body.as_ptr().cast(), body.len(), 0, address, length) };
     }
+}
+
+/// Of the calling thread; the process stays who it is.
+fn become_nobody() {
+    const NOBODY: libc::c_long = 65_534;
+    unsafe {
+        cell::check(libc::syscall(libc::SYS_setresgid, NOBODY, NOBODY, NOBODY) as i32).expect("a group");
+        cell::check(libc::syscall(libc::SYS_setresuid, NOBODY, NOBODY, NOBODY) as i32).expect("a user");
+    }
+}
+
+/// Somebody without any rights, whom root's mistakes help: the control socket is open to all, and one connection of
+/// root has come into the wrong hands.
+fn forged_by_nobody(ground: &mut Ground) {
+    let path = Path::new("/run/udev/control");
+    let open_to = |mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("ours");
+    open_to(0o666);
+    let inherited = unix::connect_seqpacket(path).expect("connects");
+    let name = BString::from("A_FORGED");
+    let wanted = [
+        Message::SetEnv { name, value: BString::from("1") },
+        Message::StopExecQueue,
+        Message::SetLogLevel(7),
+        Message::Exit,
+    ];
+    let wanted =
+        wanted.map(|message| Datagram { version: "udev-252".into(), message }.render().expect("short"));
+    let count = ground.of(100);
+    let forger = std::thread::spawn(move || {
+        become_nobody();
+        for n in 0..count {
+            let message = &wanted[n % wanted.len()];
+            let _ = unix::send(inherited.as_fd(), message);
+            if let Ok(client) = unix::connect_seqpacket(path) {
+                let _ = unix::send(client.as_fd(), message);
+            }
+            forge_uevents(3);
+        }
+    });
     storm(ground);
+    forger.join().expect("the forger does not fail");
+    ground.others_are_served("nobody forges messages");
+    open_to(0o600);
 }
 
 fn stuck_log(ground: &mut Ground) {
@@ -131,8 +189,37 @@ fn stuck_log(ground: &mut Ground) {
         command.arg("--debug").stderr(Stdio::from(writer)).stdout(Stdio::null());
     });
     storm(ground);
+    ground.others_are_served("nobody reads its log");
     ground.settle();
     drop(reader);
+    ground.stop();
+    ground.start();
+}
+
+fn stuck_manager(ground: &mut Ground) {
+    let path = ground.folder.join("notify.full");
+    let _ = std::fs::remove_file(&path);
+    let manager = UnixDatagram::bind(&path).expect("a socket");
+    let others = UnixDatagram::unbound().expect("a socket");
+    others.set_nonblocking(true).expect("a flag");
+    while others.send_to(b"STATUS=well", &path).is_ok() {}
+    ground.stop();
+    ground.start_unheard(|command| {
+        command.env("NOTIFY_SOCKET", &path);
+    });
+    ground.eventually("it answers", |_| status());
+    for _ in 0..ground.of(40) {
+        ground.signal(libc::SIGHUP);
+        storms::moment(ground, Duration::from_millis(5));
+    }
+    storm(ground);
+    ground.others_are_served("its manager does not read");
+    manager.set_nonblocking(true).expect("a flag");
+    ground.eventually("its manager hears that it is ready", |_| {
+        let mut buffer = [0; 4096];
+        let said = manager.recv(&mut buffer).ok()?;
+        buffer[..said].starts_with(b"READY=1").then_some(())
+    });
     ground.stop();
     ground.start();
 }

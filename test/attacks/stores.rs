@@ -1,7 +1,9 @@
-//! Stores that fail: `/run` full, read-only, or emptied by others, all while devices come and go.
+//! Stores that fail: `/run` read-only, or emptied by others, all while devices come and go.
 
 use crate::Attack;
+use crate::cell;
 use crate::ground::Ground;
+use crate::others;
 use crate::storms;
 use std::path::Path;
 
@@ -9,6 +11,7 @@ pub const ATTACKS: &[Attack] = &[
     Attack { name: "folders below /run/udev are emptied", run: emptied },
     Attack { name: "folders below /run/udev are removed", run: removed },
     Attack { name: "/run/udev is renamed away", run: renamed },
+    Attack { name: "/run is read-only", run: read_only },
 ];
 
 const FOLDERS: [&str; 4] = ["/run/udev/data", "/run/udev/tags", "/run/udev/links", "/run/udev/tags/net"];
@@ -37,6 +40,16 @@ fn renamed(ground: &mut Ground) {
     let _ = std::fs::rename("/run/udev", away);
     (storms::ATTACKS[0].run)(ground);
     trigger_all();
+}
+
+fn read_only(ground: &mut Ground) {
+    let remount = |flags| cell::mount("none", "/run", "", libc::MS_REMOUNT | libc::MS_BIND | flags, "");
+    // Not while somebody writes.
+    ground.eventually("/run becomes read-only", |_| remount(libc::MS_RDONLY).ok());
+    (storms::ATTACKS[0].run)(ground);
+    ground.others_are_served("/run is read-only");
+    remount(0).expect("makes it writable");
+    others::wait_for_records(ground);
 }
 
 /// What `trigger` does.

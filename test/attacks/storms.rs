@@ -56,10 +56,10 @@ fn after(ground: &mut Ground, name: &str) -> String {
 }
 
 /// `ip` at work on many commands; what one of them meets that is gone is no matter.
-struct Batch(Child);
+pub struct Batch(Child);
 
 impl Batch {
-    fn start(commands: &str) -> Batch {
+    pub fn start(commands: &str) -> Batch {
         let mut child = Command::new("ip")
             .args(["-force", "-batch", "-"])
             .stdin(Stdio::piped())
@@ -73,11 +73,11 @@ impl Batch {
         Batch(child)
     }
 
-    fn is_at_work(&mut self) -> bool {
+    pub fn is_at_work(&mut self) -> bool {
         self.0.try_wait().expect("our child").is_none()
     }
 
-    fn finish(mut self) {
+    pub fn finish(mut self) {
         self.0.wait().expect("our child");
     }
 }
@@ -108,23 +108,31 @@ fn clear(ground: &mut Ground) {
 }
 
 fn interfaces(ground: &mut Ground) {
-    let count = ground.of(150);
-    let commands = commands(ground, count);
-    Batch::start(&commands).finish();
+    let batch = begin(ground, 150);
+    end(ground, batch);
+}
+
+/// A storm that goes on by itself: of so many commands in a long run.
+pub fn begin(ground: &mut Ground, full: usize) -> Batch {
+    let count = ground.of(full);
+    Batch::start(&commands(ground, count))
+}
+
+/// The end of a storm: all is done, and of what is there not too much.
+pub fn end(ground: &mut Ground, batch: Batch) {
+    batch.finish();
     tell_what_changed();
     clear(ground);
 }
 
 /// Some time of a storm; nothing is waited for, the moment is the point.
-fn moment(ground: &mut Ground, most: Duration) {
+pub fn moment(ground: &mut Ground, most: Duration) {
     let most = most.as_micros() as usize;
     std::thread::sleep(Duration::from_micros(ground.random.below(most) as u64));
 }
 
 fn kills(ground: &mut Ground) {
-    let count = ground.of(150);
-    let commands = commands(ground, count);
-    let mut batch = Batch::start(&commands);
+    let mut batch = begin(ground, 150);
     let mut kills = 0;
     while batch.is_at_work() || kills < 3 {
         moment(ground, Duration::from_millis(40));
@@ -136,24 +144,18 @@ fn kills(ground: &mut Ground) {
             break;
         }
     }
-    batch.finish();
-    tell_what_changed();
-    clear(ground);
+    end(ground, batch);
 }
 
 fn stops(ground: &mut Ground) {
-    let count = ground.of(150);
-    let commands = commands(ground, count);
-    let mut batch = Batch::start(&commands);
+    let mut batch = begin(ground, 150);
     while batch.is_at_work() {
         ground.signal(libc::SIGSTOP);
         moment(ground, Duration::from_millis(60));
         ground.signal(libc::SIGCONT);
         moment(ground, Duration::from_millis(20));
     }
-    batch.finish();
-    tell_what_changed();
-    clear(ground);
+    end(ground, batch);
 }
 
 /// The buffer of the socket for links holds some ten thousand messages.

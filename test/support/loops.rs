@@ -95,6 +95,11 @@ impl Loop {
         let image =
             OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&self.image)?;
         image.set_len(bytes)?;
+        self.attach_file(&image)
+    }
+
+    /// The same with a file that is there.
+    pub fn attach_file(&self, image: &File) -> io::Result<()> {
         let node = OpenOptions::new().read(true).write(true).open(self.node())?;
         let set = unsafe { libc::ioctl(node.as_raw_fd(), LOOP_SET_FD, image.as_raw_fd()) };
         if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
