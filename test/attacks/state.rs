@@ -36,14 +36,22 @@ impl Disks {
     fn is_of_others(&self, id: &str) -> bool {
         let Some(number) = id.strip_prefix('b').filter(|_| !self.ids.contains(id)) else { return false };
         let Ok(target) = std::fs::read_link(format!("/sys/dev/block/{number}")) else { return true };
-        let name = target.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        self.is_disk_of_others(&last(&target))
+    }
+
+    /// The same of the name of a disk.
+    fn is_disk_of_others(&self, name: &str) -> bool {
         let kind = name.trim_end_matches(|c: char| c.is_ascii_digit());
-        kind == "zram" || kind.starts_with("loop") && name.len() > "loop7".len()
+        let is_of_tests = kind == "zram" || kind.starts_with("loop") && name.len() > "loop7".len();
+        is_of_tests && !self.names.contains(name)
     }
 }
 
 /// Path below the two folders, and what is there.
 pub type State = BTreeMap<String, String>;
+
+/// What a symlink points to that a disk of others owns at this moment: it says nothing of ours.
+const OF_OTHERS: &str = "a disk of others";
 
 /// Looks at everything once.
 pub fn capture(disks: &Disks) -> State {
@@ -121,10 +129,17 @@ fn note_in_dev(state: &mut State, path: &Path, disks: &Disks) {
         let mut target = target.unwrap_or_default();
         if name == "any-disk" {
             // Among those of equal priority the first come stays the owner.
-            target = format!("a disk of {} number", if is_even(&target) { "even" } else { "odd" });
+            target = match disks.is_disk_of_others(&last(Path::new(&target))) {
+                true => OF_OTHERS.to_owned(),
+                false => format!("a disk of {} number", if is_even(&target) { "even" } else { "odd" }),
+            };
         }
-        let is_by_number = key.starts_with("/dev/block/");
-        if !(is_by_number && disks.is_of_others(&format!("b{name}"))) {
+        let is_of_others = match key.strip_prefix("/dev/").and_then(|path| path.strip_suffix(&name)) {
+            Some("block/") => disks.is_of_others(&format!("b{name}")),
+            Some("att/disk/") => disks.is_disk_of_others(&name),
+            _ => false,
+        };
+        if !is_of_others {
             state.insert(key, target);
         }
     } else if meta.file_type().is_block_device() && disks.names.contains(&name) {
@@ -140,7 +155,10 @@ fn is_even(name: &str) -> bool {
 pub fn differences(ours: &State, fresh: &State) -> Vec<String> {
     const MOST: usize = 40;
     let keys: BTreeSet<&String> = ours.keys().chain(fresh.keys()).collect();
-    let differ = keys.into_iter().filter(|key| ours.get(*key) != fresh.get(*key));
+    let is_of_others = |state: &State, key| state.get(key).is_some_and(|what| what == OF_OTHERS);
+    let differ = keys.into_iter().filter(|key| {
+        ours.get(*key) != fresh.get(*key) && !is_of_others(ours, *key) && !is_of_others(fresh, *key)
+    });
     let line = |key: &String| format!("{key}\n   is    {:?}\n   fresh {:?}", ours.get(key), fresh.get(key));
     differ.map(line).take(MOST).collect()
 }
