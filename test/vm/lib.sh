@@ -106,10 +106,14 @@ modules() {
 
 # tools TREE: busybox, under the names of its tools that the tree has no program for.
 tools() {
-	local applet
+	local applet at
 	cp "$busybox" "$1/usr/bin/busybox"
 	for applet in $("$busybox" --list); do
-		if [ ! -e "$1/usr/bin/$applet" ] && [ ! -e "$1/usr/sbin/$applet" ]; then ln -s /bin/busybox "$1/usr/bin/$applet"; fi
+		for at in "$1/usr/bin/$applet" "$1/usr/sbin/$applet"; do
+			# An absolute symlink of the tree leads nowhere from outside of it.
+			if [ -e "$at" ] || [ -L "$at" ]; then continue 2; fi
+		done
+		ln -s /bin/busybox "$1/usr/bin/$applet"
 	done
 }
 
