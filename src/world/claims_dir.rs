@@ -141,7 +141,8 @@ impl ClaimsDir {
         &self.claims
     }
 
-    /// Drops the claims of a device on `release`, then makes those on `claim`; `devnode` is absolute.
+    /// Drops the claims of a device on `release`, then makes those on `claim`; `devnode` is absolute, or empty for a
+    /// device that is gone.
     /// Returns what did not succeed.
     pub fn apply(
         &mut self,
@@ -304,11 +305,25 @@ impl ClaimsDir {
     /// The claim was lost, as when someone emptied `links`: if the symlink is this device's all the
     /// same, the next one gets it.
     fn release_unclaimed(&mut self, link: &[u8], id: &DeviceId, devnode: &[u8]) -> Result<(), LinkErrorKind> {
-        let Ok(node) = node_name(devnode) else { return Ok(()) };
-        if !self.dev.read_link(link).is_ok_and(|present| present == relative_target(link, node)) {
-            return Ok(());
+        let Ok(present) = self.dev.read_link(link) else { return Ok(()) };
+        let is_its = match node_name(devnode) {
+            Ok(node) => present == relative_target(link, node),
+            Err(_) => self.is_left_by(id, link, &present),
+        };
+        if is_its { self.point_to_owner(link, Some(id)) } else { Ok(()) }
+    }
+
+    /// Whether a symlink may be left of a device that is gone, whose node nobody knows any more: it is as we write
+    /// it, and leads to nothing, or to a node of the device's number that has stayed.
+    fn is_left_by(&self, id: &DeviceId, link: &[u8], target: &[u8]) -> bool {
+        let Some(node) = node_of_target(link, target) else { return false };
+        let has_number = |rdev, number: &DevNum| rdev == (number.major, number.minor);
+        match (self.dev.stat(&node), id) {
+            (Err(error), _) => error.kind() == io::ErrorKind::NotFound,
+            (Ok(stat), DeviceId::Block(number)) => stat.is_block_device() && has_number(stat.rdev, number),
+            (Ok(stat), DeviceId::Char(number)) => stat.is_char_device() && has_number(stat.rdev, number),
+            (Ok(_), DeviceId::Net(_) | DeviceId::Named { .. }) => false,
         }
-        self.point_to_owner(link, Some(id))
     }
 
     /// Makes the disk agree. A symlink is made even if the claim cannot be noted; a claim stays on disk until the
@@ -605,6 +620,21 @@ fn relative_target(link: &[u8], node: &[u8]) -> BString {
     let mut target = BString::from("../".repeat(up.count()));
     target.extend_from_slice(down);
     target
+}
+
+/// The node, relative to `/dev`, that a symlink leads to; None if the target is not as [`relative_target`] makes it.
+fn node_of_target(link: &[u8], target: &[u8]) -> Option<BString> {
+    let (mut folder, _) = split_last(link);
+    let mut down = target;
+    while let Some(rest) = down.strip_prefix(b"../") {
+        if folder.is_empty() {
+            return None;
+        }
+        (folder, down) = (split_last(folder).0, rest);
+    }
+    let separator: &[u8] = if folder.is_empty() { b"" } else { b"/" };
+    let node = BString::from([folder, separator, down].concat());
+    (plain_name(&node).is_ok() && relative_target(link, &node) == target).then_some(node)
 }
 
 #[cfg(test)]

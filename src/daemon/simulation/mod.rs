@@ -25,7 +25,6 @@ use crate::world::tree::Tree;
 use kernel::Kernel;
 use random::Random;
 use shell::{Announced, Daemon};
-use std::any::Any;
 use std::collections::{BTreeMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -84,6 +83,8 @@ enum What {
     FailOnce(u64, i32),
     /// That is over.
     Heal,
+    /// Somebody removes all claims while nothing is under way, the daemon dies, disks go: the records still know.
+    DieWithoutClaims,
     /// Somebody removes what the daemon has written, and triggers all devices.
     Vandalize(&'static str),
     StopQueue,
@@ -127,6 +128,7 @@ fn steps(random: &mut Random) -> Vec<Step> {
             90..92 => What::LoseNotes(n),
             92 if n > 3 => What::LoseHelper,
             92 => What::HoldRtnl(n < 3),
+            93 if n == 1 => What::DieWithoutClaims,
             93 => What::Kill(1 + random.below(120) as u64),
             94 => {
                 let failing = [Failing::Full, Failing::ReadOnly, Failing::NoDescriptors];
@@ -149,7 +151,7 @@ fn steps(random: &mut Random) -> Vec<Step> {
     // Who dies while the store fails, or while others remove what is in it, leaves what nobody can know of.
     let may_die = random.chance(1, 2);
     steps.retain(|step| match step.what {
-        What::Kill(_) => may_die,
+        What::Kill(_) | What::DieWithoutClaims => may_die,
         What::Vandalize(_) | What::Fail(_) | What::FailOnce(..) => !may_die,
         _ => true,
     });
@@ -287,6 +289,16 @@ impl Sim {
                 faults::set(Plan { fail_at: Some((*call, *errno)), ..Plan::default() });
             }
             What::Heal => faults::set(Plan::default()),
+            What::DieWithoutClaims => {
+                // If it does not, the end of the run says so.
+                let _ = self.finish(random);
+                if let Some(daemon) = self.daemon.take_if(|daemon| daemon.is_quiet()) {
+                    let _ = std::fs::remove_dir_all(self.roots.run.join("udev/links"));
+                    self.bury(daemon);
+                    let doomed = (0..number % 4).filter_map(|_| self.any(random, "block"));
+                    doomed.collect::<Vec<_>>().iter().for_each(|id| self.kernel.remove(id));
+                }
+            }
             What::Vandalize(part) => {
                 let path = self.roots.run.join(part);
                 if *part == PARTS[0] {
@@ -314,19 +326,20 @@ impl Sim {
         let Some(mut daemon) = self.daemon.take() else { return };
         match catch_unwind(AssertUnwindSafe(|| work(&mut daemon, &mut self.kernel))) {
             Ok(()) => self.daemon = Some(daemon),
-            Err(payload) => {
-                self.history.lives.push((std::mem::take(&mut daemon.announced), daemon.made_up.clone()));
-                drop(daemon);
-                self.died(payload);
-            }
+            Err(payload) if payload.is::<Killed>() => self.bury(daemon),
+            Err(payload) => resume_unwind(payload),
         }
     }
 
-    fn died(&mut self, payload: Box<dyn Any + Send>) {
+    /// What remains when a daemon has died.
+    fn bury(&mut self, mut daemon: Daemon) {
+        self.history.lives.push((std::mem::take(&mut daemon.announced), daemon.made_up.clone()));
+        drop(daemon);
+        self.died();
+    }
+
+    fn died(&mut self) {
         faults::set(Plan::default());
-        if !payload.is::<Killed>() {
-            resume_unwind(payload);
-        }
         self.kernel.hang_up();
         self.history.is_troubled = true;
     }
@@ -337,7 +350,8 @@ impl Sim {
         match catch_unwind(AssertUnwindSafe(open)) {
             Ok(Ok(daemon)) => self.daemon = Some(daemon),
             Ok(Err(_)) => self.kernel.hang_up(),
-            Err(payload) => self.died(payload),
+            Err(payload) if payload.is::<Killed>() => self.died(),
+            Err(payload) => resume_unwind(payload),
         }
     }
 

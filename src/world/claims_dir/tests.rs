@@ -397,3 +397,55 @@ fn whichever_call_fails_for_want_of_room_the_same_stands_in_the_end() {
         assert!(errors > 0, "nothing failed with {errno}");
     }
 }
+
+#[test]
+fn symlinks_that_only_the_record_of_a_vanished_device_names_are_removed_if_nobody_else_has_them() {
+    let tree = tree();
+    let mut dir = open(&tree);
+    for link in ["gone", "disk/by-id/gone", "shared", "sd0x/own"] {
+        assert_eq!(claim(&mut dir, 0, 0, link), NONE);
+    }
+    std::fs::remove_dir_all(tree.path("run/udev/links")).unwrap();
+    std::fs::remove_file(tree.path("dev/sd0")).unwrap();
+    // Those of others: one that leads to a node that is there, and some that we do not write.
+    tree.link("dev/other", "sd1").link("dev/absolute", "/nowhere").link("dev/outside", "../nowhere");
+    tree.link("dev/detour", "disk/../nowhere");
+    let mut dir = load(&tree);
+    assert_eq!(claim(&mut dir, 2, 0, "shared"), NONE);
+    std::fs::remove_file(tree.path("dev/shared")).unwrap();
+    tree.link("dev/shared", "sd0");
+    let names =
+        ["gone", "disk/by-id/gone", "shared", "sd0x/own", "none", "other", "absolute", "outside", "detour"];
+    let errors = dir.apply(&id(0), b"", 0, &names.map(BString::from), &[]);
+    assert!(errors.is_empty(), "{errors:?}");
+    for name in ["dev/gone", "dev/disk", "dev/sd0x"] {
+        assert!(tree.path(name).symlink_metadata().is_err(), "{name}");
+    }
+    assert_eq!(target(&tree, "dev/shared").as_deref(), Some("sd2"), "who claims it gets it");
+    for (name, to) in
+        [("other", "sd1"), ("absolute", "/nowhere"), ("outside", "../nowhere"), ("detour", "disk/../nowhere")]
+    {
+        assert_eq!(target(&tree, &format!("dev/{name}")).as_deref(), Some(to));
+    }
+}
+
+#[test]
+fn the_node_of_a_symlink_is_found_from_what_is_written_in_it() {
+    let links = ["x", "disk/x", "disk/by-id/x", "bus/usb/x", "bus/x"];
+    let nodes = ["sda", "disk/a", "bus/usb/001/002", "x/y", "bus/a"];
+    for (link, node) in links.iter().flat_map(|link| nodes.iter().map(move |node| (link, node))) {
+        let target = relative_target(link.as_bytes(), node.as_bytes());
+        assert_eq!(node_of_target(link.as_bytes(), &target).as_ref(), Some(&BString::from(*node)), "{link}");
+    }
+    for (link, target) in [
+        ("x", "../sda"),
+        ("x", "/dev/sda"),
+        ("x", ""),
+        ("x", "./sda"),
+        ("a/x", "../a/y"),
+        ("x", "a//b"),
+        ("a/x", ".."),
+    ] {
+        assert_eq!(node_of_target(link.as_bytes(), target.as_bytes()), None, "{link} -> {target}");
+    }
+}
