@@ -97,7 +97,7 @@ fn control_steers_the_daemon_and_status_shows_it() {
         said(&["trigger", "--settle", "/sys/class/net/lo"]);
         assert_eq!(said(&["info", "-q", "property", "--property=NEW", "n1"]), "NEW=1\n");
 
-        said(&["control", "--exit"]);
+        assert_eq!(adm(&["control", "--exit"]), (0, String::new(), String::new()));
         eventually("the daemon ends", || !daemon.alive());
     });
 }

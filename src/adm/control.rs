@@ -187,8 +187,10 @@ pub fn run(parser: &mut Parser, roots: &Roots, _out: Out) -> Outcome {
     }
     // With a time and nothing to do udevadm is content too.
     if !messages.is_empty() {
+        // Before: one that is told to exit cannot be asked any more.
+        let is_mudevd = reach::is_mudevd(roots);
         let told = send(roots, &messages, Some(timeout)).map_err(Stop::failed)?;
-        say_who_was_told(told.as_ref(), roots);
+        say_who_was_told(told.as_ref(), is_mudevd);
         // Who does not wait for the answer does not wait for this either.
         if messages.contains(&Message::Reload) && !timeout.is_zero() {
             say_findings(roots);
@@ -213,9 +215,9 @@ fn say_findings(roots: &Roots) {
 }
 
 /// One who calls this tool means mudevd; that another daemon was told is worth a line.
-fn say_who_was_told(told: Option<&Peer>, roots: &Roots) {
+fn say_who_was_told(told: Option<&Peer>, is_mudevd: bool) {
     let Some(peer) = told else { return };
-    let level = if reach::is_mudevd(roots) { log::Level::Debug } else { log::Level::Info };
+    let level = if is_mudevd { log::Level::Debug } else { log::Level::Info };
     log::log!(level, "Told {peer}");
 }
 
