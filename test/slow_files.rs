@@ -354,3 +354,146 @@ fn rules_on_a_file_system_that_does_not_answer_hold_up_nothing_and_are_read_when
         live.stop();
     });
 }
+
+/// Rules that a test changes in a folder in memory. They give a value to `ASKS`.
+const FOLDER: &str = "/run/rules";
+
+fn set_value(value: &str) {
+    std::fs::create_dir_all(FOLDER).unwrap();
+    // Written anew, never half.
+    std::fs::write("/run/new", format!("KERNEL==\"zero\", ENV{{VALUE}}=\"{value}\"\n")).unwrap();
+    std::fs::rename("/run/new", format!("{FOLDER}/50-fast.rules")).unwrap();
+}
+
+fn value(live: &mut Live) -> String {
+    let asks = change(ASKS);
+    live.announced_that("the event", |message| message.get("SYNTH_UUID") == asks).get("VALUE").to_owned()
+}
+
+/// A file on a slow file system, found by a symlink in memory, that answers at first.
+fn slow_link(link: &str, text: &str, step: Step, gate: &Gate) -> Fuse {
+    gate.open();
+    let files = vec![File::text("file", text).waits(step, gate.clone())];
+    let slow = Fuse::mount(Path::new("/run/slow"), files).expect("mounts");
+    std::fs::create_dir_all(Path::new(link).parent().unwrap()).unwrap();
+    std::os::unix::fs::symlink("/run/slow/file", link).unwrap();
+    slow
+}
+
+fn start_with_folder() -> Live {
+    Live::start_with("", |command| {
+        command.arg(format!("--rules-dir={FOLDER}"));
+    })
+}
+
+fn control_reload() -> Command {
+    let mut command = Command::new(live::tool_path());
+    command.args(["control", "--reload"]);
+    command
+}
+
+fn hang_up(live: &Live) {
+    assert_eq!(unsafe { libc::kill(live.pid() as i32, libc::SIGHUP) }, 0);
+}
+
+#[test]
+fn a_reload_for_which_a_file_does_not_come_holds_up_nothing_and_is_done_when_it_does() {
+    in_cell(|| {
+        for (link, text) in [
+            ("/run/rules/60-slow.rules", "KERNEL==\"zero\", ENV{SLOW}=\"1\"\n"),
+            ("/run/systemd/network/60-slow.link", "[Match]\nOriginalName=none\n[Link]\nMTUBytes=1500\n"),
+            ("/run/udev/udev.conf.d/slow.conf", "exec_delay=0\n"),
+        ] {
+            for step in [Step::Lookup, Step::Open, Step::Read] {
+                let gate = Gate::closed();
+                set_value("old");
+                let slow = slow_link(link, text, step, &gate);
+                let mut live = start_with_folder();
+                assert_eq!(value(&mut live), "old");
+                gate.close();
+                set_value("new");
+                hang_up(&live);
+                eventually("somebody waits for the file", || gate.waiting() > 0);
+                let reload = control_reload().spawn().expect("starts");
+                for _ in 0..5 {
+                    assert_eq!(value(&mut live), "old", "{link} {step:?}: the old rules hold meanwhile");
+                }
+                live::run(live::tool_path().to_str().unwrap(), &["status"]);
+                assert!(gate.waiting() > 0);
+                gate.open();
+                let output = reload.wait_with_output().expect("ends");
+                assert!(output.status.success());
+                assert_eq!(value(&mut live), "new", "{link} {step:?}\n{}", live::log());
+                live.stop();
+                drop(slow);
+                std::fs::remove_file(link).unwrap();
+            }
+        }
+    });
+}
+
+#[test]
+fn an_event_after_a_reload_is_judged_by_the_new_rules_though_a_file_comes_late() {
+    in_cell(|| {
+        set_value("0");
+        let late = File::text("file", "# late\n").takes(Step::Read, Duration::from_millis(200));
+        let _slow = Fuse::mount(Path::new("/run/slow"), vec![late]).expect("mounts");
+        std::os::unix::fs::symlink("/run/slow/file", format!("{FOLDER}/60-slow.rules")).unwrap();
+        let mut live = start_with_folder();
+        for n in 1..4 {
+            set_value(&n.to_string());
+            match n {
+                // By who waits for it, and by who does not.
+                1 => assert!(control_reload().status().expect("runs").success()),
+                2 => assert!(control_reload().arg("--timeout=0").status().expect("runs").success()),
+                _ => hang_up(&live),
+            }
+            assert_eq!(value(&mut live), n.to_string(), "{}", live::log());
+        }
+        live.stop();
+    });
+}
+
+#[test]
+fn a_reload_for_which_a_file_never_comes_leaves_the_old_rules_and_says_so() {
+    in_cell(|| {
+        let gate = Gate::closed();
+        set_value("old");
+        let _slow = slow_link("/run/rules/60-slow.rules", "# slow\n", Step::Open, &gate);
+        let mut live = start_with_folder();
+        gate.close();
+        set_value("new");
+        let start = Instant::now();
+        let output = control_reload().output().expect("runs");
+        let took = start.elapsed();
+        assert!(output.status.success() && took > Duration::from_secs(9), "{took:?}");
+        let line = "Cannot read the rules, the old ones stay in force: no answer in 10 s";
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(told.contains(line), "{told}");
+        assert!(live::log().contains(line), "{}", live::log());
+        assert_eq!(value(&mut live), "old");
+        gate.open();
+        eventually("a later reload finds them", || {
+            assert!(control_reload().status().expect("runs").success());
+            value(&mut live) == "new"
+        });
+        live.stop();
+    });
+}
+
+#[test]
+fn a_daemon_ends_though_a_file_that_it_was_to_read_again_never_comes() {
+    in_cell(|| {
+        let gate = Gate::closed();
+        set_value("old");
+        let slow = slow_link("/run/rules/60-slow.rules", "# slow\n", Step::Lookup, &gate);
+        let live = start_with_folder();
+        gate.close();
+        hang_up(&live);
+        eventually("somebody waits for the file", || gate.waiting() > 0);
+        let start = Instant::now();
+        live.stop();
+        assert!(start.elapsed() < Duration::from_secs(5), "it has not waited for the file");
+        drop(slow);
+    });
+}

@@ -63,7 +63,8 @@ impl Trial {
         let kernel =
             Files::new(roots).command_line(&Constants::new(roots)).ok().flatten().unwrap_or_default();
         let environment = |name: &str| std::env::var_os(name);
-        let (settings, messages) = config::load(roots, environment, &Overrides::default(), &kernel);
+        let (settings, messages) =
+            config::load(config::Files::read(roots), environment, &Overrides::default(), &kernel);
         let scheme = environment("NET_NAMING_SCHEME").map(|v| v.into_encoded_bytes());
         let (builtins, more) = Builtins::load(roots, &kernel, scheme.as_deref());
         messages.iter().chain(&more).for_each(|message| log::warn!("{message}"));

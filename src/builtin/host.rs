@@ -12,13 +12,27 @@ use crate::world::{Roots, temporary_folder};
 use bstr::BString;
 use std::cmp::Ordering;
 
-/// The machine, as far as .link files ask about it. Nothing is read before it is asked for.
+/// The machine, as far as .link files ask about it. All but the machine id is read when it is asked for.
 #[derive(Debug)]
 pub struct Host {
     pub roots: Roots,
     /// /proc/cmdline.
     pub command_line: BString,
     pub constants: Constants,
+    /// As last read: a reload of files reads it too.
+    pub machine_id: Option<[u8; 16]>,
+}
+
+/// The machine id, as 16 bytes. May wait.
+pub fn machine_id(roots: &Roots) -> Option<[u8; 16]> {
+    let text = std::fs::read(roots.etc.join("machine-id")).ok()?;
+    let text = text.trim_ascii();
+    let digits = (text.len() == 32).then_some(text)?;
+    let mut id = [0; 16];
+    for (byte, pair) in id.iter_mut().zip(digits.chunks(2)) {
+        *byte = u8::try_from(parse_hex(pair)?).ok()?;
+    }
+    Some(id)
 }
 
 impl Host {
@@ -37,16 +51,9 @@ impl Host {
         words.into_iter().next().unwrap_or_default()
     }
 
-    /// The machine id, as 16 bytes.
-    pub fn machine_id(&self) -> Option<[u8; 16]> {
-        let text = std::fs::read(self.roots.etc.join("machine-id")).ok()?;
-        let text = text.trim_ascii();
-        let digits = (text.len() == 32).then_some(text)?;
-        let mut id = [0; 16];
-        for (byte, pair) in id.iter_mut().zip(digits.chunks(2)) {
-            *byte = u8::try_from(parse_hex(pair)?).ok()?;
-        }
-        Some(id)
+    /// The machine with this command line of the kernel. May wait.
+    pub fn new(roots: Roots, command_line: BString) -> Host {
+        Host { constants: Constants::new(&roots), machine_id: machine_id(&roots), roots, command_line }
     }
 
     /// A file below /proc/sys/kernel, trimmed; empty if it is not there.
@@ -87,8 +94,7 @@ impl Host {
 
     fn is_host(&self, value: &str) -> bool {
         let is_id = value.len() == 32 && value.bytes().all(|b| b.is_ascii_hexdigit());
-        if is_id && self.machine_id().is_some_and(|id| hex(&id, None).eq_ignore_ascii_case(value.as_bytes()))
-        {
+        if is_id && self.machine_id.is_some_and(|id| hex(&id, None).eq_ignore_ascii_case(value.as_bytes())) {
             return true;
         }
         Glob::new(value.as_bytes(), true).matches(self.kernel_text("hostname").as_bytes())

@@ -4,7 +4,7 @@
 //! sorted by base name, where the higher folder hides the lower; a bad value costs its key only; and
 //! nothing that is written in a file is ignored without a word.
 
-use super::host::Host;
+use super::host::{Host, machine_id};
 use super::ini::{self, Assignment, Complaint};
 use super::link_match::{Matching, Subject, parse_address};
 use super::value::parse_number;
@@ -105,7 +105,7 @@ pub struct LinkFile {
 #[derive(Debug)]
 pub struct LinkFiles {
     files: Vec<LinkFile>,
-    stamps: Vec<Stamp>,
+    state: String,
     /// net.ifnames of the kernel command line.
     pub names_enabled: bool,
     pub machine_id: Option<[u8; 16]>,
@@ -122,28 +122,53 @@ struct Stamp {
     changed: (i64, i64),
 }
 
-impl LinkFiles {
-    /// Reads all files. The texts are for the log.
-    pub fn load(host: &Host) -> (LinkFiles, Vec<String>) {
-        let folders = folders(&host.roots);
+/// One file or drop-in as it was read, or why it could not be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    pub path: PathBuf,
+    pub content: Result<Vec<u8>, String>,
+}
+
+/// What [`LinkFiles::parse`] takes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Texts {
+    /// In order, each file with its drop-ins behind it.
+    pub files: Vec<Vec<Part>>,
+    /// As [`state_of`] tells it.
+    pub state: String,
+    pub machine_id: Option<[u8; 16]>,
+}
+
+impl Texts {
+    /// Reads all files; may wait.
+    pub fn read(roots: &Roots) -> Texts {
+        let folders = folders(roots);
         // First, so that a change while we read is seen as one.
-        let stamps = stamps(&folders);
-        let mut log = Vec::new();
-        let mut files = Vec::new();
-        for path in visible(&folders, ".link") {
-            let drop_in_folders: Vec<PathBuf> = match path.file_name() {
-                Some(name) => {
-                    let mut name = name.to_owned();
-                    name.push(".d");
-                    folders.iter().map(|folder| folder.join(&name)).collect()
-                }
-                None => continue,
-            };
+        let state = state_of(&folders);
+        let part = |path: PathBuf| Part { content: read_text(&path), path };
+        let with_drop_ins = |path: PathBuf| {
+            let mut name = path.file_name()?.to_owned();
+            name.push(".d");
+            let drop_in_folders: Vec<PathBuf> = folders.iter().map(|folder| folder.join(&name)).collect();
             let drop_ins = visible(&drop_in_folders, ".conf");
-            if let Some(file) = read_file(path, drop_ins, host, &mut log) {
-                files.push(file);
-            }
-        }
+            Some([path].into_iter().chain(drop_ins).map(part).collect())
+        };
+        let files = visible(&folders, ".link").into_iter().filter_map(with_drop_ins).collect();
+        Texts { files, state, machine_id: machine_id(roots) }
+    }
+}
+
+impl LinkFiles {
+    /// Reads all files, and makes sense of them. May wait.
+    pub fn load(host: &Host) -> (LinkFiles, Vec<String>) {
+        LinkFiles::parse(&Texts::read(&host.roots), host)
+    }
+
+    /// Makes sense of what was read, on this host. The messages are for the log.
+    pub fn parse(texts: &Texts, host: &Host) -> (LinkFiles, Vec<String>) {
+        let mut log = Vec::new();
+        let files: Vec<LinkFile> =
+            texts.files.iter().filter_map(|parts| parse_file(parts, host, &mut log)).collect();
         let option = crate::model::command::kernel_value(&host.command_line, b"net.ifnames", false);
         let names_enabled = match option {
             Some(Some(value)) => parse_bool(&value).unwrap_or(true),
@@ -151,18 +176,13 @@ impl LinkFiles {
         };
         let asks_permanent_address =
             files.iter().any(|file| file.matching.wants_permanent_address()) && !host.kernel_is("5.6");
-        let machine_id = host.machine_id();
-        (LinkFiles { files, stamps, names_enabled, machine_id, asks_permanent_address }, log)
+        let (state, machine_id) = (texts.state.clone(), host.machine_id);
+        (LinkFiles { files, state, names_enabled, machine_id, asks_permanent_address }, log)
     }
 
     /// The state that they were read in, as [`state_of`] tells it.
-    pub fn state(&self) -> String {
-        format!("{:?}", self.stamps)
-    }
-
-    /// Whether a file or drop-in was changed, added or removed since they were read.
-    pub fn changed(&self, roots: &Roots) -> bool {
-        stamps(&folders(roots)) != self.stamps
+    pub fn state(&self) -> &str {
+        &self.state
     }
 
     /// The first file for this link.
@@ -213,7 +233,7 @@ fn visible(folders: &[PathBuf], suffix: &str) -> Vec<PathBuf> {
     by_name.into_values().flatten().collect()
 }
 
-/// The present state of all that [`LinkFiles::load`] reads.
+/// The present state of all that [`Texts::read`] reads.
 fn stamps(folders: &[PathBuf]) -> Vec<Stamp> {
     let mut stamps = Vec::new();
     let mut stamp = |path: PathBuf| {
@@ -237,12 +257,14 @@ fn stamps(folders: &[PathBuf]) -> Vec<Stamp> {
     stamps
 }
 
-/// Reads one file with its drop-ins. None: it is for no link of this machine.
-fn read_file(path: PathBuf, drop_ins: Vec<PathBuf>, host: &Host, log: &mut Vec<String>) -> Option<LinkFile> {
+/// Makes sense of one file with its drop-ins. None: it is for no link of this machine.
+fn parse_file(parts: &[Part], host: &Host, log: &mut Vec<String>) -> Option<LinkFile> {
+    let (Part { path, .. }, drop_ins) = parts.split_first()?;
     let mut parser = Parser { host, matching: Matching::default(), wanted: Wanted::default(), later: vec![] };
-    for part in [&path].into_iter().chain(&drop_ins) {
-        let complaints = read_text(part).and_then(|text| {
-            let (assignments, mut complaints) = ini::parse(&text)?;
+    for Part { path: part, content } in parts {
+        let unread = |text: &String| Complaint { line: 0, text: text.clone() };
+        let complaints = content.as_ref().map_err(unread).and_then(|text| {
+            let (assignments, mut complaints) = ini::parse(text)?;
             complaints.extend(assignments.iter().filter_map(|assignment| parser.assign(assignment)));
             Ok(complaints)
         });
@@ -273,18 +295,17 @@ fn read_file(path: PathBuf, drop_ins: Vec<PathBuf>, host: &Host, log: &mut Vec<S
         let keys = later.join(", ");
         log.push(format!("{}: not carried out by this version, it comes later: {keys}", path.display()));
     }
-    let bytes = |path: PathBuf| BString::from(path.into_os_string().into_vec());
-    let drop_ins = drop_ins.into_iter().map(bytes).collect();
+    let bytes = |path: &Path| BString::from(path.as_os_str().as_bytes());
+    let drop_ins = drop_ins.iter().map(|part| bytes(&part.path)).collect();
     Some(LinkFile { path: bytes(path), drop_ins, matching, wanted })
 }
 
-fn read_text(path: &Path) -> Result<Vec<u8>, Complaint> {
-    let fault = |text: String| Complaint { line: 0, text };
-    let meta = std::fs::metadata(path).map_err(|e| fault(format!("cannot be read: {e}")))?;
+fn read_text(path: &Path) -> Result<Vec<u8>, String> {
+    let meta = std::fs::metadata(path).map_err(|e| format!("cannot be read: {e}"))?;
     if !meta.is_file() || meta.len() > FILE_MAX {
-        return Err(fault("no regular file of at most 1 MiB, ignored".into()));
+        return Err("no regular file of at most 1 MiB, ignored".into());
     }
-    std::fs::read(path).map_err(|e| fault(format!("cannot be read: {e}")))
+    std::fs::read(path).map_err(|e| format!("cannot be read: {e}"))
 }
 
 /// A file in the making.
@@ -575,7 +596,7 @@ fn expand_specifiers(text: &str, host: &Host) -> Option<String> {
             'B' => os_release("BUILD_ID")?,
             'H' => host.kernel_text("hostname"),
             'l' => host.kernel_text("hostname").split('.').next().unwrap_or_default().to_owned(),
-            'm' => hex(&host.machine_id()?, None).to_string(),
+            'm' => hex(&host.machine_id?, None).to_string(),
             'M' => os_release("IMAGE_ID")?,
             'o' => os_release("ID")?,
             'T' => host.temporary_folder(false)?,

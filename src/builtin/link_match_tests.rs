@@ -1,5 +1,4 @@
 use super::*;
-use crate::world::constants::Constants;
 use crate::world::tree::Tree;
 use std::borrow::Cow;
 
@@ -7,7 +6,7 @@ use std::borrow::Cow;
 fn section(assignments: &[(&str, &str)]) -> Matching {
     let tree = Tree::new();
     let roots = tree.roots();
-    let host = Host { constants: Constants::new(&roots), roots, command_line: "quiet".into() };
+    let host = Host::new(roots, "quiet".into());
     let mut matching = Matching::default();
     for (key, value) in assignments {
         let _ = matching.assign(key, value, &host).expect(key);
@@ -77,7 +76,7 @@ fn original_names_must_be_possible() {
     ] {
         let tree = Tree::new();
         let roots = tree.roots();
-        let host = Host { constants: Constants::new(&roots), roots, command_line: "".into() };
+        let host = Host::new(roots, "".into());
         let outcome = Matching::default().assign("OriginalName", value, &host).unwrap();
         assert_eq!(outcome.err(), bad.map(|bad| format!("no interface names: {bad}")), "{value}");
     }

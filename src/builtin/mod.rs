@@ -24,7 +24,6 @@ use crate::model::command::kernel_value;
 use crate::model::{Errno, Event, IfIndex};
 use crate::rules::ask::{BuiltinName, BuiltinResult};
 use crate::world::Roots;
-use crate::world::constants::Constants;
 use crate::world::sysfs::Sysfs;
 use bstr::{BStr, BString};
 use host::Host;
@@ -106,8 +105,7 @@ impl Builtins {
         let from_kernel = kernel_value(command_line, b"net.naming_scheme", false).flatten();
         let (scheme, warning) =
             NamingScheme::select(from_kernel.as_ref().map(|v| v.as_ref()), naming_scheme.map(BStr::new));
-        let constants = Constants::new(roots);
-        let host = Host { roots: roots.clone(), command_line: command_line.into(), constants };
+        let host = Host::new(roots.clone(), command_line.into());
         let (links, messages) = link_file::LinkFiles::load(&host);
         let device_tree = std::fs::read_link(roots.proc.join("device-tree")).ok();
         let device_tree = device_tree.map(|target| target.into_os_string().into_vec().into());
@@ -115,21 +113,17 @@ impl Builtins {
         (builtins, warning.into_iter().chain(messages).collect())
     }
 
-    /// Whether a file that [`Builtins::load`] read was changed, added or removed since.
-    pub fn changed(&self) -> bool {
-        self.links.changed(&self.host.roots)
-    }
-
     /// The .link files that were read: where they are looked for, and their state then
     /// ([`link_file::state_of`]).
-    pub fn link_files(&self) -> ([PathBuf; 4], String) {
+    pub fn link_files(&self) -> ([PathBuf; 4], &str) {
         (link_file::folders(&self.host.roots), self.links.state())
     }
 
-    /// Loads again; the drivers learned are kept, and so is the naming scheme, which is chosen once.
-    /// Returns texts for the log.
-    pub fn reload(&mut self) -> Vec<String> {
-        let (links, messages) = link_file::LinkFiles::load(&self.host);
+    /// Takes .link files that were read again; the drivers learned are kept, and so is the naming scheme, which
+    /// is chosen once. Returns texts for the log.
+    pub fn reload(&mut self, texts: &link_file::Texts) -> Vec<String> {
+        self.host.machine_id = texts.machine_id;
+        let (links, messages) = link_file::LinkFiles::parse(texts, &self.host);
         self.links = links;
         messages
     }

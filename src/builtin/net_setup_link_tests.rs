@@ -3,7 +3,6 @@ use super::super::machine::{Machine, property};
 use super::*;
 use crate::model::record::Record;
 use crate::rules::ask::BuiltinName;
-use crate::world::constants::Constants;
 use std::sync::Arc;
 
 const NET: &str = "/devices/virtual/net";
@@ -26,7 +25,7 @@ fn event(machine: &Machine, action: Action, name: &str, properties: &[(&str, &st
 fn settings(machine: &Machine, event: &Event) -> (Settings, Vec<String>) {
     let roots = machine.tree.roots();
     let command_line = machine.command_line.into();
-    let (files, log) = LinkFiles::load(&Host { constants: Constants::new(&roots), roots, command_line });
+    let (files, log) = LinkFiles::load(&Host::new(roots, command_line));
     assert_eq!(log, [""; 0]);
     let sysfs = Sysfs::new(&machine.tree.roots());
     let link = LinkFacts::of_files(&sysfs, event);
@@ -406,8 +405,7 @@ fn settings_are_asked_for_once_and_a_refusal_is_a_warning() {
     let machine = machine("br0", "MTUBytes=1400\n", &[]);
     let event = event(&machine, Action::Add, "br0", &[]);
     let roots = machine.tree.roots();
-    let (files, _) =
-        LinkFiles::load(&Host { constants: Constants::new(&roots), roots, command_line: "".into() });
+    let (files, _) = LinkFiles::load(&Host::new(roots, "".into()));
     let sysfs = Sysfs::new(&machine.tree.roots());
     let link = LinkFacts::of_files(&sysfs, &event);
     let argv = ["net_setup_link".into()];
@@ -463,8 +461,7 @@ fn a_setting_that_the_row_has_already_is_compared_with_a_fresh_row() {
         let machine = wanted(lines);
         let event = event(&machine, Action::Add, "br0", &[]);
         let roots = machine.tree.roots();
-        let (files, _) =
-            LinkFiles::load(&Host { constants: Constants::new(&roots), roots, command_line: "".into() });
+        let (files, _) = LinkFiles::load(&Host::new(roots, "".into()));
         let sysfs = Sysfs::new(&machine.tree.roots());
         let run = |facts: &[Fact]| {
             let call =

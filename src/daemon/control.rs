@@ -33,6 +33,8 @@ struct Client {
     /// It was accepted without an eye to who sends: a message whose sender the kernel does not know was
     /// sent before that was mended.
     is_early: bool,
+    /// It has asked for a reload, and waits for the end of that too.
+    wants_reload: bool,
     connection: Connection,
 }
 
@@ -104,7 +106,8 @@ impl Control {
         let id = self.next_id;
         sources.add(socket.as_fd(), Source::Client(id))?;
         self.next_id += 1;
-        self.clients.insert(id, Client { socket, is_early, connection: Connection::new() });
+        self.clients
+            .insert(id, Client { socket, is_early, wants_reload: false, connection: Connection::new() });
         Ok(id)
     }
 
@@ -131,6 +134,7 @@ impl Control {
                     let sender = if by_connection { peer(&client.socket) } else { sender };
                     let uid = sender.map(|sender| sender.uid);
                     let more = client.connection.on_datagram(&buffer[..received.len], uid);
+                    client.wants_reload |= more.contains(&Action::Do(Message::Reload));
                     if more.contains(&Action::Close) {
                         self.clients.remove(&id);
                     }
@@ -145,9 +149,10 @@ impl Control {
         actions
     }
 
-    /// Lets those go that waited for this.
-    fn on_idle(&mut self) {
-        self.clients.retain(|_, client| !client.connection.on_idle());
+    /// Lets those go that waited for this; those that have asked for a reload not before it is over.
+    fn on_idle(&mut self, is_reloading: bool) {
+        let waits = |client: &Client| is_reloading && client.wants_reload;
+        self.clients.retain(|_, client| waits(client) || !client.connection.on_idle());
     }
 }
 
@@ -246,7 +251,7 @@ impl Shell {
 
     pub(super) fn close_waiting_clients(&mut self) {
         if let Some(control) = &mut self.control {
-            control.on_idle();
+            control.on_idle(self.rules.are_asked_for());
         }
     }
 }
@@ -281,7 +286,7 @@ mod tests {
         let actions: Vec<_> = ids.iter().map(|&id| control.read(id)).collect();
         assert_eq!(actions[0], [Action::Do(Message::Reload)]);
         assert_eq!(actions[1], [Action::WaitForIdle]);
-        control.on_idle();
+        control.on_idle(false);
         assert_eq!(control.clients(), 2, "the one that waited is let go");
         let mut buffer = [0; 8];
         assert_eq!(unix::receive(second.as_fd(), &mut buffer).unwrap().len, 0);
@@ -345,7 +350,7 @@ mod tests {
                     }
                     refused += usize::from(matches!(action, Action::Report(_)));
                 }
-                control.on_idle();
+                control.on_idle(false);
             }
         });
         assert_eq!(refused, 0, "messages whose sender was not known");

@@ -2,16 +2,18 @@
 //! (rules.md 1.2).
 //!
 //! Must stay true: old rules stay when nothing can be read, and while there is no descriptor left to read with; running evaluations keep the rules they
-//! began with; files are looked at no more than every 3 s, and only when an event is about to start. A file system
-//! that does not answer holds up nothing then. Only what has changed, or is to be read because somebody said so,
-//! is read by the loop itself.
+//! began with; files are looked at no more than every 3 s, and only when an event is about to start. Once the daemon
+//! runs, the loop itself looks at and reads only what is in memory or cached. All else is for a helper: new events wait
+//! for it a while, so that what happens after a reload is judged by the new rules; a file system that does not answer
+//! costs them that while and no more, and the old rules stay.
 
 use super::shell::{self, Caller, Shell};
 use super::start;
 use super::trace::RuleText;
-use crate::builtin::Builtins;
+use crate::builtin::{Builtins, link_file};
 use crate::engine::Input;
 use crate::helper::operations::{Operation, Reply, state_of_rules};
+use crate::helper::reading::Reading;
 use crate::model::{Errno, Now, ResolveNames};
 use crate::rules::compile::{CompileOptions, SourceFile, compile};
 use crate::rules::diagnostic::Severity;
@@ -26,7 +28,7 @@ use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,6 +37,12 @@ const INTERVAL: Duration = Duration::from_secs(3);
 
 /// How long a helper may look at files, and how long none looks after one that hung.
 const HANGS: Duration = Duration::from_secs(60);
+
+/// How long a helper may take to read them; then the old ones stay.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long new events wait for rules that a helper reads; then they go on with the old ones.
+const HOLD: Duration = Duration::from_secs(1);
 
 /// Files and folders that are open at one time while files are read.
 const DESCRIPTORS: usize = 4;
@@ -78,6 +86,20 @@ pub struct Rules {
     look_waits: bool,
     /// A helper looks at them.
     is_looked_at: bool,
+    /// A helper reads them.
+    under_way: Option<UnderWay>,
+    /// The last time they could not be read: what is known of them is of before.
+    has_failed: bool,
+}
+
+/// A reload that a helper reads for.
+#[derive(Debug)]
+struct UnderWay {
+    since: Now,
+    /// Somebody said so; otherwise files had changed.
+    is_asked: bool,
+    /// Somebody has said so since.
+    again: bool,
 }
 
 impl Rules {
@@ -100,6 +122,8 @@ impl Rules {
             looked_at: now,
             look_waits: false,
             is_looked_at: false,
+            under_way: None,
+            has_failed: false,
         }
     }
 
@@ -118,10 +142,19 @@ impl Rules {
         (self.current.files.len(), self.current.lines.len())
     }
 
-    /// The text of the rules, for a trace.
+    /// The text of the rules, for a trace; reads them, and so may wait.
     pub fn texts(&self) -> Vec<RuleText> {
-        let text = |file: SourceFile| (file.path, file.content.into());
-        self.files.load().files.into_iter().map(text).collect()
+        texts(&self.files.load())
+    }
+
+    /// Until when new events wait for rules that a helper reads.
+    pub(super) fn hold_until(&self) -> Option<Now> {
+        self.under_way.as_ref().map(|reading| reading.since + HOLD)
+    }
+
+    /// Whether a helper reads them because somebody said so.
+    pub(super) fn are_asked_for(&self) -> bool {
+        self.under_way.as_ref().is_some_and(|reading| reading.is_asked || reading.again)
     }
 
     /// When names are resolved, in rules that are read from now on.
@@ -130,12 +163,12 @@ impl Rules {
         self.resolve_names = resolve_names;
     }
 
-    /// New rules, if files or settings have changed; the old ones stay when none of the files can be read.
-    fn read_again(&mut self) -> Option<Arc<RuleSet>> {
-        if !std::mem::take(&mut self.is_outdated) && !self.files.changed(&self.snapshot) {
+    /// New rules, if files or settings have changed; the old ones stay when none of the files could be read.
+    fn take(&mut self, loaded: Loaded) -> Option<Arc<RuleSet>> {
+        if !std::mem::take(&mut self.is_outdated) && loaded.snapshot == self.snapshot && !self.has_failed {
             return None;
         }
-        let loaded = self.files.load();
+        self.has_failed = false;
         self.findings = Findings::default();
         report_into(&loaded, &mut self.findings);
         let failed = loaded.is_failure();
@@ -149,6 +182,21 @@ impl Rules {
         log::info!("Read {lines} rules in {files} files");
         Some(self.current.clone())
     }
+
+    /// They could not be read: who asked for that is told, and so is the log.
+    fn cannot_be_read(&mut self, why: &str) {
+        let text = format!("Cannot read the rules, the old ones stay in force: {why}");
+        log::error!("{text}");
+        self.has_failed = true;
+        self.findings = Findings::default();
+        self.findings.push(text);
+    }
+}
+
+/// The text of rules, for a trace.
+fn texts(loaded: &Loaded) -> Vec<RuleText> {
+    let text = |file: &SourceFile| (file.path.clone(), file.content.clone().into());
+    loaded.files.iter().map(text).collect()
 }
 
 /// Says what could not be read.
@@ -206,31 +254,36 @@ impl Shell {
     /// Looks at the files if that was long enough ago. Where that has to wait, a helper does, and the old rules
     /// hold until it has seen others.
     pub(super) fn reload_if_due(&mut self) {
-        if self.now < self.rules.looked_at + INTERVAL || self.rules.is_looked_at {
+        let is_busy = self.rules.is_looked_at || self.rules.under_way.is_some();
+        if is_busy || self.now < self.rules.looked_at + INTERVAL {
             return;
         }
+        self.rules.looked_at = self.now;
+        if let Err(error) = try_descriptors() {
+            // Files that cannot be opened are not gone.
+            return log::warn!("Cannot look for changed rules, they stay for now: {error}");
+        }
         let (links, _) = self.world.answers.builtins.link_files();
-        let rules = self.rules.files.folders();
-        let files = &mut self.world.answers.files;
-        if self.rules.look_waits || rules.iter().chain(&links).any(|folder| files.must_wait_for(folder)) {
+        if self.rules.look_waits || !self.are_rules_at_hand(false) {
             let bytes = |folder: &PathBuf| BString::from(folder.as_os_str().as_bytes());
-            let (rules, links) = (rules.iter().map(bytes).collect(), links.iter().map(bytes).collect());
+            let rules = self.rules.files.folders().iter().map(bytes).collect();
+            let links = links.iter().map(bytes).collect();
             self.rules.is_looked_at = true;
             let operation = Operation::LookAtRules { rules, links };
             return self.request_helper(Caller::Rules, operation, self.now + HANGS);
         }
-        let (has_read, waited) = patience::watch(|| self.reload_now());
-        self.rules.look_waits |= waited && !has_read;
+        let look = || state_of_rules(&self.rules.files.snapshot(), &link_file::state_of(&links));
+        let (state, waited) = patience::watch(look);
+        self.rules.look_waits |= waited;
+        self.rules_are_in(&state);
     }
 
     /// A helper has looked at the files.
     pub(super) fn rules_were_looked_at(&mut self, reply: &Reply) {
         self.rules.is_looked_at = false;
         self.rules.looked_at = self.now;
-        let (_, links) = self.world.answers.builtins.link_files();
         match reply {
-            Reply::State(Ok(state)) if *state == state_of_rules(&self.rules.snapshot, &links) => {}
-            Reply::State(Ok(_)) => drop(self.reload_now()),
+            Reply::State(Ok(state)) => self.rules_are_in(state),
             other => {
                 let errno = other.errno().unwrap_or(Errno(libc::EIO));
                 log::warn!("Cannot look for changed rules, they stay for now: {errno}");
@@ -239,8 +292,119 @@ impl Shell {
         }
     }
 
-    /// Reads the settings again; what has changed holds from now on, whatever a client said before.
-    pub(super) fn reload_settings(&mut self) {
+    /// Has files read that are in another state than those in use were.
+    fn rules_are_in(&mut self, state: &BString) {
+        let (_, links) = self.world.answers.builtins.link_files();
+        if *state != state_of_rules(&self.rules.snapshot, links) && self.rules.under_way.is_none() {
+            self.read_rules(false);
+        }
+    }
+
+    /// Whether looking at rules and .link files waits for nobody, or reading them and the settings does not.
+    fn are_rules_at_hand(&mut self, with_contents: bool) -> bool {
+        let (links, _) = self.world.answers.builtins.link_files();
+        let files = &mut self.world.answers.files;
+        let mut is_at_hand = |place: &Path, endings: &[&str]| files.is_at_hand(place, endings, with_contents);
+        let mut all = self.rules.files.folders().iter().all(|folder| is_at_hand(folder, &[".rules"]))
+            && links.iter().all(|folder| is_at_hand(folder, &[".link", ".link.d", ".conf"]));
+        if with_contents {
+            let folders = config::folders(&self.roots);
+            let single = ["machine-id", "initrd-release"].map(|name| self.roots.etc.join(name));
+            all = all
+                && folders.iter().all(|folder| is_at_hand(&folder.join("udev.conf"), &[]))
+                && folders.iter().all(|folder| is_at_hand(&folder.join("udev.conf.d"), &[".conf"]))
+                && single.iter().all(|place| is_at_hand(place, &[]));
+        }
+        all
+    }
+
+    /// Reads rules and configuration again where they have changed, whatever the time.
+    pub fn reload(&mut self) {
+        if let Some(reading) = &mut self.rules.under_way {
+            // What it has read by now may be of before.
+            reading.again = true;
+            return;
+        }
+        self.readiness.reloading(self.now);
+        self.read_rules(true);
+    }
+
+    /// Reads all files at once where that waits for nobody; otherwise a helper does, and new events wait for it a
+    /// while. `is_asked`: settings too.
+    fn read_rules(&mut self, is_asked: bool) {
+        self.rules.looked_at = self.now;
+        if let Err(error) = try_descriptors() {
+            self.rules.cannot_be_read(&error.to_string());
+            return self.end_reload(is_asked);
+        }
+        if self.are_rules_at_hand(true) {
+            self.take_reading(Reading::read(&self.roots, &self.rules.files), is_asked);
+            return self.end_reload(is_asked);
+        }
+        let bytes = |place: &PathBuf| BString::from(place.as_os_str().as_bytes());
+        let Roots { etc, run, local_lib, lib, .. } = &self.roots;
+        let roots = Box::new([etc, run, local_lib, lib].map(bytes));
+        let rules = self.rules.files.folders().iter().map(bytes).collect();
+        self.rules.under_way = Some(UnderWay { since: self.now, is_asked, again: false });
+        self.request_helper(Caller::Reload, Operation::ReadRules { roots, rules }, self.now + PATIENCE);
+    }
+
+    /// A helper has read the files.
+    pub(super) fn rules_were_read(&mut self, reply: &Reply) {
+        let Some(UnderWay { is_asked, again, .. }) = self.rules.under_way.take() else { return };
+        self.rules.looked_at = self.now;
+        match reply {
+            Reply::Files(Ok(text)) => match Reading::decode(text) {
+                Some(reading) => self.take_reading(reading, is_asked),
+                None => self.rules.cannot_be_read("a helper has garbled them"),
+            },
+            other => {
+                let why = match other {
+                    Reply::TimedOut => format!("no answer in {} s", PATIENCE.as_secs()),
+                    Reply::Refused => "a helper still waits for them".to_owned(),
+                    other => other.errno().unwrap_or(Errno(libc::EIO)).to_string(),
+                };
+                self.rules.cannot_be_read(&why);
+                self.rules.looked_at = self.now + HANGS;
+            }
+        }
+        match again {
+            true => {
+                if !is_asked {
+                    self.readiness.reloading(self.now);
+                }
+                self.read_rules(true);
+            }
+            false => self.end_reload(is_asked),
+        }
+    }
+
+    fn end_reload(&mut self, is_asked: bool) {
+        if is_asked {
+            self.readiness.reloaded(self.now);
+        }
+    }
+
+    /// Puts what was read into force.
+    fn take_reading(&mut self, reading: Reading, with_settings: bool) {
+        let Reading { rules, links, settings } = reading;
+        if with_settings {
+            self.take_settings(settings);
+        }
+        if links.state != self.world.answers.builtins.link_files().1 {
+            log::info!("Reading .link files again");
+            self.world.answers.builtins.reload(&links).iter().for_each(|message| log::warn!("{message}"));
+        }
+        let texts = self.recorder.is_some().then(|| texts(&rules));
+        let Some(rules) = self.rules.take(rules) else { return };
+        if let (Some(recorder), Some(texts)) = (&mut self.recorder, texts) {
+            recorder.rules(&texts);
+        }
+        self.input(Input::Rules(rules));
+    }
+
+    /// Settings that were read again; what has changed holds from now on, whatever a client said before.
+    fn take_settings(&mut self, files: config::Files) {
         let kernel = self
             .world
             .answers
@@ -249,8 +413,7 @@ impl Shell {
             .ok()
             .flatten()
             .unwrap_or_default();
-        let (new, messages) =
-            config::load(&self.roots, |name| std::env::var_os(name), &self.overrides, &kernel);
+        let (new, messages) = config::load(files, |name| std::env::var_os(name), &self.overrides, &kernel);
         messages.iter().for_each(|message| log::warn!("{message}"));
         let old = std::mem::replace(&mut self.configured, new.clone());
         if new == old {
@@ -270,26 +433,5 @@ impl Shell {
             recorder.config(&config);
         }
         self.engine.set_config(config);
-    }
-
-    /// Reads again what has changed; says whether something had.
-    pub(super) fn reload_now(&mut self) -> bool {
-        self.rules.looked_at = self.now;
-        if let Err(error) = try_descriptors() {
-            // Files that cannot be opened are not gone.
-            log::warn!("Cannot look for changed rules, they stay for now: {error}");
-            return false;
-        }
-        let links_changed = self.world.answers.builtins.changed();
-        if links_changed {
-            log::info!("Reading .link files again");
-            self.world.answers.builtins.reload().iter().for_each(|message| log::warn!("{message}"));
-        }
-        let Some(rules) = self.rules.read_again() else { return links_changed };
-        if let Some(recorder) = &mut self.recorder {
-            recorder.rules(&self.rules.texts());
-        }
-        self.input(Input::Rules(rules));
-        true
     }
 }

@@ -52,6 +52,8 @@ pub enum Caller {
     Coldplug,
     /// The look for changed rules.
     Rules,
+    /// Reading them.
+    Reload,
     /// A `change` for devices whose nodes were written to; see [`super::watch::FollowUps`].
     Trigger {
         follow_up: u64,
@@ -194,7 +196,7 @@ impl Shell {
         let busy = !self.inbox.is_empty()
             || !self.replies.is_empty()
             || !self.facts.is_empty()
-            || self.engine.can_start()
+            || self.may_start()
             || self.engine.can_go_on()
             || self.intake.is_ready()
             || self.children.has_unread()
@@ -211,6 +213,7 @@ impl Shell {
             self.children.timeout(),
             self.helpers.timeout(),
             self.links.timeout(),
+            self.rules.hold_until().filter(|_| self.engine.can_start()),
             self.readiness.timeout(),
             self.coldplug.timeout(),
             self.resync.timeout(),
@@ -306,6 +309,7 @@ impl Shell {
                 Caller::Job(job) => self.helper_replied(job, reply),
                 Caller::Coldplug => self.coldplug_replied(&reply),
                 Caller::Rules => self.rules_were_looked_at(&reply),
+                Caller::Reload => self.rules_were_read(&reply),
                 Caller::Trigger { follow_up, again } => self.triggered(follow_up, again, &reply),
                 Caller::ReRead { devpath, follow_up } => {
                     self.partitions_re_read(devpath.as_ref(), &reply);
@@ -330,13 +334,14 @@ impl Shell {
                 break;
             }
             self.facts_next = !self.facts_next;
-            let fact =
-                if self.facts_next || !self.engine.can_start() { self.facts.pop_front() } else { None };
+            let fact = if self.facts_next || !self.may_start() { self.facts.pop_front() } else { None };
             match fact {
                 Some((job, fact)) => self.learn(job, fact),
-                None if self.engine.can_start() => {
+                None if self.may_start() => {
                     self.reload_if_due();
-                    self.input(Input::Start);
+                    if self.may_start() {
+                        self.input(Input::Start);
+                    }
                 }
                 None => break,
             }
@@ -348,6 +353,11 @@ impl Shell {
             self.input(Input::GoOn);
             self.drain_replies();
         }
+    }
+
+    /// Whether there is an event to start that does not wait for new rules.
+    fn may_start(&self) -> bool {
+        self.engine.can_start() && self.rules.hold_until().is_none_or(|until| self.now >= until)
     }
 
     /// Answers that needed no waiting, and what they lead to.
@@ -510,14 +520,6 @@ impl Shell {
         }
     }
 
-    /// Reads rules and configuration again where they have changed, whatever the time.
-    pub fn reload(&mut self) {
-        self.readiness.reloading(self.now);
-        self.reload_settings();
-        self.reload_now();
-        self.readiness.reloaded(self.now);
-    }
-
     /// Whether there were some.
     fn read_uevents(&mut self) -> bool {
         let before = self.inbox.len();
@@ -577,6 +579,7 @@ impl Reply {
             | Reply::File(Err(errno))
             | Reply::Mode(Err(errno))
             | Reply::State(Err(errno))
+            | Reply::Files(Err(errno))
             | Reply::Address(Err(errno))
             | Reply::Partitions(Err(errno)) => Some(*errno),
             Reply::TimedOut => Some(Errno(libc::ETIMEDOUT)),

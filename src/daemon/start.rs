@@ -78,7 +78,8 @@ pub fn run(line: CommandLine) -> Result<(), Failure> {
     let environment = |name: &str| std::env::var_os(name);
     let text = |name: &str| environment(name).and_then(|v| v.into_string().ok());
     let command_line = kernel_command_line(&line.roots);
-    let (settings, messages) = config::load(&line.roots, environment, &line.overrides, &command_line);
+    let (settings, messages) =
+        config::load(config::Files::read(&line.roots), environment, &line.overrides, &command_line);
     log::set_max_level(settings.log_level);
     line.messages.iter().chain(&messages).for_each(|message| log::warn!("{message}"));
     if line.events.is_none() {

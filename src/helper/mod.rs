@@ -17,6 +17,7 @@ pub mod dying;
 pub mod hanging;
 pub mod operations;
 pub mod pool;
+pub mod reading;
 pub mod rtnl;
 pub mod subject;
 pub mod writer;

@@ -4,13 +4,14 @@
 //! as u32 in native order and its bytes. An open file goes along where one is meant. The last text of a
 //! reply that is too long for a message goes along as a file in memory; its kind has [`LONG`] set then.
 
+use super::reading::{self, Reading};
 use crate::builtin::link_file;
 use crate::model::{DevNum, Errno};
 use crate::sys;
 use crate::world::nodes::{self, DiskLock, HeldLock};
 use crate::world::rule_files::{RuleFiles, Snapshot};
 use crate::world::sysfs::{Place, Sysfs};
-use crate::world::{files, patience};
+use crate::world::{Roots, files, patience};
 use bstr::{BStr, BString, ByteSlice};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -40,6 +41,9 @@ pub enum Operation {
     TestFile { path: BString },
     /// Look at the files in these folders of rules and of .link files. -> [`Reply::State`]
     LookAtRules { rules: Vec<BString>, links: Vec<BString> },
+    /// Read what a [`Reading`] has: below `etc`, `run`, `/usr/local/lib` and `/usr/lib`, in this order, and rules in
+    /// these folders. -> [`Reply::Files`]
+    ReadRules { roots: Box<[BString; 4]>, rules: Vec<BString> },
     /// Permanent address of an interface by ethtool (GPERMADDR). -> [`Reply::Address`]
     PermanentAddress { ifname: BString },
     /// Lock the disk and re-read its partition table (rules.md 11.4). `syspath` is that of the disk.
@@ -71,6 +75,8 @@ pub enum Reply {
     Mode(Result<Option<u32>, Errno>),
     /// The state of files, as [`state_of_rules`] tells it.
     State(Result<BString, Errno>),
+    /// A [`Reading`], encoded.
+    Files(Result<BString, Errno>),
     /// Bytes of a hardware address, empty if there is none.
     Address(Result<BString, Errno>),
     /// The table was re-read, and this tells whether there are partitions; or why it was not.
@@ -110,6 +116,9 @@ impl Operation {
                 let folders = rules.iter().chain(links).map(|folder| folder.as_slice());
                 message(13, &[&count[..]].into_iter().chain(folders).collect::<Vec<_>>())
             }
+            Operation::ReadRules { roots, rules } => {
+                message(14, &roots.iter().chain(rules).map(|place| place.as_slice()).collect::<Vec<_>>())
+            }
             Operation::PermanentAddress { ifname } => message(7, &[ifname]),
             Operation::LockDisk { path } => message(8, &[path]),
             Operation::CloseDisk { disk, .. } => message(9, &[disk]),
@@ -128,6 +137,7 @@ impl Operation {
                 | Operation::ReadFile { .. }
                 | Operation::TestFile { .. }
                 | Operation::LookAtRules { .. }
+                | Operation::ReadRules { .. }
         )
     }
 
@@ -165,6 +175,10 @@ impl Operation {
                 let links = rules.split_off(count);
                 return Some(Operation::LookAtRules { rules, links });
             }
+            14 => {
+                let roots = Box::new([next()?, next()?, next()?, next()?]);
+                return Some(Operation::ReadRules { roots, rules: texts.collect() });
+            }
             10 => Operation::SetReadOnly { path: next()?, devnum: DevNum::parse(&next()?)? },
             _ => return None,
         };
@@ -184,6 +198,7 @@ impl Operation {
             Operation::ReadFile { path: at } => Reply::File(place(at).and_then(files::import)),
             Operation::TestFile { path: at } => Reply::Mode(place(at).and_then(files::mode)),
             Operation::LookAtRules { rules, links } => Reply::State(look_at_rules(rules, links)),
+            Operation::ReadRules { roots, rules } => Reply::Files(read_rules(roots, rules)),
             Operation::PermanentAddress { ifname } => Reply::Address(permanent_address(ifname)),
             Operation::ReReadPartitions { devnode, syspath } => Reply::Partitions(re_read(devnode, syspath)),
             Operation::LockDisk { path: at } => Reply::Lock(place(at).and_then(nodes::lock_disk)),
@@ -238,9 +253,10 @@ impl Reply {
     /// The text that may be long.
     fn text(&self) -> Option<&BString> {
         match self {
-            Reply::Attr { value: Ok(text), .. } | Reply::File(Ok(Some(text))) | Reply::State(Ok(text)) => {
-                Some(text)
-            }
+            Reply::Attr { value: Ok(text), .. }
+            | Reply::File(Ok(Some(text)))
+            | Reply::State(Ok(text))
+            | Reply::Files(Ok(text)) => Some(text),
             _ => None,
         }
     }
@@ -253,6 +269,7 @@ impl Reply {
             }
             Reply::File(_) => Reply::File(text.map(Some)),
             Reply::State(_) => Reply::State(text),
+            Reply::Files(_) => Reply::Files(text),
             other => other.clone(),
         }
     }
@@ -276,6 +293,8 @@ impl Reply {
             Reply::File(Err(errno)) => message(11, &[&number(Err(*errno))]),
             Reply::State(Ok(text)) => message(14, &[&number(Ok(0)), text]),
             Reply::State(Err(errno)) => message(14, &[&number(Err(*errno))]),
+            Reply::Files(Ok(text)) => message(15, &[&number(Ok(0)), text]),
+            Reply::Files(Err(errno)) => message(15, &[&number(Err(*errno))]),
             Reply::Mode(Ok(None)) => message(12, &[]),
             Reply::Mode(Ok(Some(mode))) => message(12, &[&number(Ok(*mode))]),
             Reply::Mode(Err(errno)) => message(12, &[&number(Err(*errno))]),
@@ -301,9 +320,11 @@ impl Reply {
     pub fn decode(bytes: &[u8], passed: Option<OwnedFd>) -> Option<Reply> {
         let (&kind, rest) = bytes.split_first()?;
         if kind & LONG != 0 {
-            let text = sys::fs::content_of(&passed?.into(), files::IMPORT_MAX).map_err(|e| Errno::of(&e));
             let bytes = [&[kind & !LONG], rest].concat();
-            return Some(Reply::decode(&bytes, None)?.with_text(text.map(BString::from)));
+            let reply = Reply::decode(&bytes, None)?;
+            let limit = if matches!(reply, Reply::Files(_)) { reading::MAX_TEXT } else { files::IMPORT_MAX };
+            let text = sys::fs::content_of(&passed?.into(), limit).map_err(|e| Errno::of(&e));
+            return Some(reply.with_text(text.map(BString::from)));
         }
         let texts = texts(rest)?;
         let number = |at: usize| -> Option<Result<u32, Errno>> {
@@ -344,6 +365,10 @@ impl Reply {
                 Ok(_) => Ok(text(1)?),
                 Err(errno) => Err(errno),
             }),
+            15 => Reply::Files(match number(0)? {
+                Ok(_) => Ok(text(1)?),
+                Err(errno) => Err(errno),
+            }),
             12 => Reply::Mode(number(0).map_or(Ok(None), |mode| mode.map(Some))),
             _ => return None,
         })
@@ -362,7 +387,7 @@ fn lock_number(lock: &DiskLock) -> u32 {
     }
 }
 
-fn message(kind: u8, texts: &[&[u8]]) -> Vec<u8> {
+pub(super) fn message(kind: u8, texts: &[&[u8]]) -> Vec<u8> {
     let mut bytes = vec![kind];
     for text in texts {
         bytes.extend_from_slice(&(text.len() as u32).to_ne_bytes());
@@ -411,7 +436,7 @@ fn read_attr(sys: &BString, attr: &Place) -> Reply {
 
 /// One text for the state of rules and of .link files.
 pub fn state_of_rules(rules: &Snapshot, links: &str) -> BString {
-    [rules.text().as_str(), links].join("\n").into()
+    [rules.0.as_slice(), b"\n", links.as_bytes()].concat().into()
 }
 
 fn look_at_rules(rules: &[BString], links: &[BString]) -> Result<BString, Errno> {
@@ -421,6 +446,15 @@ fn look_at_rules(rules: &[BString], links: &[BString]) -> Result<BString, Errno>
     // In the order in which a load takes them.
     let links = link_file::state_of(&places(links)?);
     Ok(state_of_rules(&RuleFiles::in_folders(places(rules)?).snapshot(), &links))
+}
+
+fn read_rules(roots: &[BString; 4], rules: &[BString]) -> Result<BString, Errno> {
+    let [etc, run, local_lib, lib] = roots;
+    let at = |root| place(root).map(PathBuf::from);
+    let roots =
+        Roots { etc: at(etc)?, run: at(run)?, local_lib: at(local_lib)?, lib: at(lib)?, ..Roots::default() };
+    let rules = rules.iter().map(at).collect::<Result<_, _>>()?;
+    Reading::read(&roots, &RuleFiles::in_folders(rules)).encode()
 }
 
 fn permanent_address(ifname: &BString) -> Result<BString, Errno> {
@@ -453,6 +487,10 @@ mod tests {
             Operation::ReadAttr { sys: "/sys".into(), place: attr("/devices/a", "b") },
             Operation::ReadFile { path: "/etc/a".into() },
             Operation::LookAtRules { rules: vec!["/a".into(), "/b".into()], links: vec!["/c".into()] },
+            Operation::ReadRules {
+                roots: Box::new(["/a", "/b", "/c", "/d"].map(BString::from)),
+                rules: vec!["/e".into()],
+            },
             Operation::TestFile { path: "/etc/b".into() },
             Operation::PermanentAddress { ifname: "eth0".into() },
             Operation::ReReadPartitions { devnode: "/dev/sda".into(), syspath: "/sys/block/sda".into() },
@@ -503,6 +541,9 @@ mod tests {
             Reply::State(Ok("x".into())),
             Reply::State(Ok(vec![b'x'; MAX_INLINE + 1].into())),
             Reply::State(Err(Errno(libc::EIO))),
+            Reply::Files(Ok("".into())),
+            Reply::Files(Ok(vec![b'x'; 2 * files::IMPORT_MAX].into())),
+            Reply::Files(Err(Errno(libc::EFBIG))),
             Reply::Mode(Ok(Some(0o100644))),
             Reply::Mode(Ok(None)),
             Reply::Mode(Err(Errno(libc::EIO))),

@@ -27,6 +27,7 @@ impl Subject {
             Operation::ReadFile { path } => ("read", path.clone(), path.clone()),
             Operation::TestFile { path } => ("look for", path.clone(), path.clone()),
             Operation::LookAtRules { .. } => ("look at", "the folders of rules".into(), "rules".into()),
+            Operation::ReadRules { .. } => ("read", "the rules".into(), "rules".into()),
             Operation::PermanentAddress { ifname } => {
                 ("ask for the address of", ifname.clone(), ifname.clone())
             }

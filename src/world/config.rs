@@ -433,9 +433,26 @@ pub fn folders(roots: &Roots) -> [PathBuf; 4] {
     [&roots.etc, &roots.run, &roots.local_lib, &roots.lib].map(|root| root.join("udev"))
 }
 
-/// udev.conf and its drop-ins in the order of their weight, the weakest first: (path, content).
-/// Files that cannot be read are a message.
-pub fn read_files(roots: &Roots, messages: &mut Vec<String>) -> Vec<(PathBuf, BString)> {
+/// What files say about settings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Files {
+    /// udev.conf and its drop-ins in the order of their weight, the weakest first: (path, content).
+    pub files: Vec<(PathBuf, BString)>,
+    /// One for each file that could not be read.
+    pub messages: Vec<String>,
+    pub in_initrd: bool,
+}
+
+impl Files {
+    /// Reads them; may wait.
+    pub fn read(roots: &Roots) -> Files {
+        let mut messages = Vec::new();
+        let files = read_files(roots, &mut messages);
+        Files { files, messages, in_initrd: in_initrd(roots) }
+    }
+}
+
+fn read_files(roots: &Roots, messages: &mut Vec<String>) -> Vec<(PathBuf, BString)> {
     let folders = folders(roots);
     let main = folders.iter().map(|folder| folder.join("udev.conf")).find(|path| path.exists());
     let mut drop_ins = BTreeMap::new();
@@ -456,23 +473,23 @@ pub fn read_files(roots: &Roots, messages: &mut Vec<String>) -> Vec<(PathBuf, BS
     contents
 }
 
-/// Reads all sources and merges them. `environment` looks up one variable; `arguments` is what our own
-/// command line says, and `command_line` the kernel's.
+/// Merges all sources. `environment` looks up one variable; `arguments` is what our own command line says, and
+/// `command_line` the kernel's.
 pub fn load(
-    roots: &Roots,
+    files: Files,
     environment: impl Fn(&str) -> Option<OsString>,
     arguments: &Overrides,
     command_line: &[u8],
 ) -> (Settings, Vec<String>) {
     let variable = |name: &str| environment(name).map(|value| BString::from(value.into_vec()));
-    let mut messages = Vec::new();
+    let Files { files, mut messages, in_initrd } = files;
     let sources = Sources {
-        files: read_files(roots, &mut messages),
+        files,
         udev_log: variable("UDEV_LOG"),
         systemd_log_level: variable("SYSTEMD_LOG_LEVEL"),
         arguments: arguments.clone(),
         command_line,
-        in_initrd: in_initrd(roots),
+        in_initrd,
     };
     let (settings, more) = merge(&sources);
     messages.extend(more);
@@ -637,7 +654,7 @@ mod tests {
             .file("etc/udev/udev.conf.d/.hidden.conf", "children_max=9")
             .dir("etc/udev/udev.conf.d/40-dir.conf");
         let none = |_: &str| None;
-        let (settings, messages) = load(&tree.roots(), none, &Overrides::default(), b"");
+        let (settings, messages) = load(Files::read(&tree.roots()), none, &Overrides::default(), b"");
         assert_eq!((settings.children_max, settings.log_level), (Some(2), LevelFilter::Error));
         assert_eq!(settings.event_timeout, Duration::from_secs(5));
         assert_eq!(settings.exec_delay, Duration::from_secs(1));
@@ -645,6 +662,9 @@ mod tests {
         assert!(!in_initrd(&tree.roots()));
         tree.file("etc/initrd-release", "");
         let line = b"rd.udev.children_max=6";
-        assert_eq!(load(&tree.roots(), none, &Overrides::default(), line).0.children_max, Some(6));
+        assert_eq!(
+            load(Files::read(&tree.roots()), none, &Overrides::default(), line).0.children_max,
+            Some(6)
+        );
     }
 }

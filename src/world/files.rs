@@ -25,6 +25,11 @@ pub const IMPORT_MAX: usize = 4 << 20;
 /// Largest kernel parameter and command line.
 const PARAMETER_MAX: u64 = 1 << 20;
 
+/// Largest file of rules or settings: a longer one is not read.
+const AT_HAND_MAX: usize = 16 << 20;
+/// Folders of files, and folders of drop-ins in them.
+const FOLDERS_DEEP: u8 = 2;
+
 /// The files that rules ask for.
 #[derive(Debug)]
 pub struct Files {
@@ -114,9 +119,29 @@ impl Files {
         Ok(self.roots.proc.join("sys").join(std::ffi::OsStr::from_bytes(name)))
     }
 
-    /// Whether nothing can be said of a place in the file system without waiting.
-    pub fn must_wait_for(&mut self, place: &Path) -> bool {
-        self.at_once.mode(place).is_none()
+    /// Whether a file, or a folder with all files of these endings in it and in its folders of these endings, can
+    /// be had without waiting: their states only, or their contents too. What is not there can.
+    pub fn is_at_hand(&mut self, place: &Path, endings: &[&str], with_contents: bool) -> bool {
+        self.is_at_hand_to(place, endings, with_contents, FOLDERS_DEEP)
+    }
+
+    fn is_at_hand_to(&mut self, place: &Path, endings: &[&str], with_contents: bool, depth: u8) -> bool {
+        let mode = match self.at_once.mode(place) {
+            Some(Ok(mode)) => mode & libc::S_IFMT,
+            Some(Err(_)) => return true,
+            None => return false,
+        };
+        match (mode, depth.checked_sub(1)) {
+            (libc::S_IFREG, _) => !with_contents || self.at_once.read(place, AT_HAND_MAX).is_some(),
+            (libc::S_IFDIR, Some(depth)) => {
+                let Ok(entries) = std::fs::read_dir(place) else { return true };
+                let is_wanted =
+                    |name: &OsString| endings.iter().any(|e| name.as_bytes().ends_with(e.as_bytes()));
+                let mut names = entries.flatten().map(|entry| entry.file_name()).filter(is_wanted);
+                names.all(|name| self.is_at_hand_to(&place.join(name), endings, with_contents, depth))
+            }
+            _ => true,
+        }
     }
 
     /// Content of a file for IMPORT{file}, as [`import`] gives it to who may wait.

@@ -50,14 +50,22 @@ struct State {
     mode: u32,
 }
 
-/// The rules files at one moment, for [`RuleFiles::changed`].
+/// The rules files at one moment: bytes that are other ones when other files count, or one was written or replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Snapshot(Vec<RuleFile>);
+pub struct Snapshot(pub BString);
 
 impl Snapshot {
-    /// A text that is the same for the same state only.
-    pub fn text(&self) -> String {
-        format!("{:?}", self.0)
+    fn of(files: &[RuleFile]) -> Snapshot {
+        let mut text = BString::default();
+        for file in files {
+            let State { device, inode, seconds, nanoseconds, size, mode } = file.state;
+            text.extend_from_slice(file.path.as_os_str().as_bytes());
+            text.extend([0, u8::from(file.is_mask)]);
+            for number in [device, inode, seconds as u64, nanoseconds as u64, size, u64::from(mode)] {
+                text.extend_from_slice(&number.to_ne_bytes());
+            }
+        }
+        Snapshot(text)
     }
 }
 
@@ -138,17 +146,12 @@ impl RuleFiles {
                 Err(error) => failures.push((file.path.clone(), error)),
             }
         }
-        Loaded { files, failures, snapshot: Snapshot(found) }
+        Loaded { files, failures, snapshot: Snapshot::of(&found) }
     }
 
     /// The files as they are now.
     pub fn snapshot(&self) -> Snapshot {
-        Snapshot(self.find())
-    }
-
-    /// Whether other files count than at that time, or one of them was written or replaced.
-    pub fn changed(&self, since: &Snapshot) -> bool {
-        self.snapshot() != *since
+        Snapshot::of(&self.find())
     }
 }
 
@@ -357,10 +360,10 @@ mod tests {
         place.write("etc/b.rules", "#");
         let files = place.files();
         let mut before = files.load().snapshot;
-        assert!(!files.changed(&before));
+        assert!(files.snapshot() == before);
         let mut sees = |what: &str, change: &dyn Fn()| {
             change();
-            assert!(files.changed(&before), "{what}");
+            assert!(files.snapshot() != before, "{what}");
             before = files.snapshot();
         };
         sees("longer", &|| place.write("lib/a.rules", "#12"));
@@ -372,7 +375,7 @@ mod tests {
         sees("removed", &|| fs::remove_file(place.at("run/a.rules")).unwrap());
         place.write("lib/b.rules", "#hidden");
         place.write("lib/c.conf", "#other");
-        assert!(!files.changed(&before));
+        assert!(files.snapshot() == before);
     }
 
     #[test]
