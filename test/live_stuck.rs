@@ -203,6 +203,76 @@ fn a_trace_on_a_file_system_that_does_not_answer_holds_up_nothing() {
     });
 }
 
+/// Opens a gate when a test ends, also by a failure: who waits there could not be waited for.
+struct OpenAtLast(Gate);
+
+impl Drop for OpenAtLast {
+    fn drop(&mut self) {
+        self.0.open();
+    }
+}
+
+/// Whether a process has a file of the slow file system open.
+fn has_slow_file(pid: u32) -> bool {
+    let list = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs");
+    let mut targets = list.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    targets.any(|target| target.starts_with("/run/slow"))
+}
+
+#[test]
+fn files_that_cannot_be_closed_hold_up_neither_the_daemon_nor_programs_nor_its_end() {
+    use std::os::unix::process::CommandExt;
+    in_cell(|| {
+        let gate = Gate::closed();
+        gate.open();
+        let names = ["input", "output", "log", "ready", "trace"];
+        let file = |name: &&str| {
+            let file = fuse::File::text(name, "");
+            [Step::Write, Step::Flush, Step::Attributes]
+                .into_iter()
+                .fold(file, |file, step| file.waits(step, gate.clone()))
+        };
+        let slow = Fuse::mount(Path::new("/run/slow"), names.iter().map(file).collect()).expect("FUSE");
+        let open = |name: &str| File::options().read(true).write(true).open(slow.file(name)).expect("a file");
+        let ready = open("ready");
+        // SAFETY: no memory is involved; closed below, and by the child's exec.
+        let raw = unsafe { libc::fcntl(ready.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 100) };
+        let rules = "KERNEL==\"null\", PROGRAM==\"/bin/echo said\", ENV{SAID}=\"%c\"\n\
+                     KERNEL==\"null\", PROGRAM!=\"/nowhere\", ENV{NOWHERE}=\"1\"\n";
+        let mut live = Live::start_with(rules, |command| {
+            command.args(["--debug", "--record=/run/slow/trace", "--ready-fd=7"]);
+            command.stdin(open("input")).stdout(open("output")).stderr(open("log"));
+            // SAFETY: dup2 is safe between fork and exec.
+            unsafe {
+                command.pre_exec(move || cell::check(libc::dup2(raw, 7)).map(drop));
+            }
+        });
+        let _opened = OpenAtLast(gate.clone());
+        // SAFETY: just made, and ours.
+        drop((ready, unsafe { OwnedFd::from_raw_fd(raw) }));
+        let written = |name: &str| std::fs::read(slow.file(name)).unwrap_or_default();
+        eventually("its helper says that it is ready", || written("ready") == b"\n");
+        assert!(!written("log").is_empty() && !has_slow_file(live.pid()));
+        gate.close();
+        make_it_log(5000);
+        eventually("a helper waits for the file", || gate.waiting() > 0);
+        for _ in 0..50 {
+            let uuid = live::fresh_uuid();
+            live::write_uevent("/sys/devices/virtual/mem/null", &format!("change {uuid}"));
+            let event = live.announced_that("null", |m| m.get("SYNTH_UUID") == uuid);
+            assert_eq!((event.get("SAID"), event.get("NOWHERE")), ("said", "1"));
+        }
+        // Helpers start, and the rules are looked at again.
+        live::ip("link add v0 type veth peer name v1");
+        live.announced("add", "/devices/virtual/net/v0");
+        assert_eq!(adm(&["control", "--reload"]).0, 0);
+        assert!(!has_slow_file(live.pid()));
+        signal(&live, libc::SIGTERM);
+        eventually("it ends", || !live.alive());
+        assert!(live.child.try_wait().is_ok_and(|status| status.is_some_and(|status| status.success())));
+    });
+}
+
 #[test]
 fn a_trace_on_a_full_file_system_ends_with_one_message() {
     in_cell(|| {

@@ -18,6 +18,7 @@ use crate::model::{Errno, Now, ResolveNames};
 use crate::rules::compile::{CompileOptions, SourceFile, compile};
 use crate::rules::diagnostic::Severity;
 use crate::rules::program::RuleSet;
+use crate::sys::process;
 use crate::world::Roots;
 use crate::world::accounts::Accounts;
 use crate::world::config;
@@ -25,8 +26,8 @@ use crate::world::patience;
 use crate::world::rule_files::{Loaded, RuleFiles, Snapshot};
 use bstr::BString;
 use serde::{Deserialize, Serialize};
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -245,9 +246,9 @@ fn compile_into(
 
 /// Whether there are descriptors for reading files.
 fn try_descriptors() -> io::Result<()> {
-    let stderr = io::stderr();
-    let copies = (0..DESCRIPTORS).map(|_| stderr.as_fd().try_clone_to_owned());
-    copies.collect::<io::Result<Vec<OwnedFd>>>().map(drop)
+    // Not copies of what was handed to us: closing those may wait.
+    let opened = (0..DESCRIPTORS).map(|_| process::open_null());
+    opened.collect::<io::Result<Vec<File>>>().map(drop)
 }
 
 impl Shell {

@@ -28,6 +28,7 @@ use crate::engine::{Engine, EngineConfig};
 use crate::helper::pool::{Executable, Launcher, Pool};
 use crate::helper::writer;
 use crate::model::Now;
+use crate::sys::child::Child;
 use crate::sys::clock::monotonic;
 use crate::sys::fs::Dir;
 use crate::sys::output::Output;
@@ -59,11 +60,18 @@ const LINKS_BUFFER: usize = 16 << 20;
 /// Bytes of a file of events; with more the daemon does not start.
 const MAX_EVENTS: u64 = 256 << 20;
 
+/// As a file of events: what is read from standard input.
+const STANDARD_INPUT: &str = "-";
+
 /// Runs the daemon until it is told to end.
 pub fn run(line: CommandLine) -> Result<(), Failure> {
     fill_standard_descriptors().map_err(|e| format!("Cannot open /dev/null: {e}"))?;
     let passed = Passed::take(line.ready_fd);
     logger::start_daemon(&line.roots);
+    let_go(Standard::Output)?;
+    if !reads_input(&line) {
+        let_go(Standard::Input)?;
+    }
     // Until the settings say otherwise.
     log::set_max_level(Settings::default().log_level);
     let passed = passed?;
@@ -92,8 +100,8 @@ pub fn run(line: CommandLine) -> Result<(), Failure> {
         log::warn!("Cannot raise the limit of open files: {error}");
     }
 
-    let ready_fd = passed.ready.map(|fd| Output::new(fd, &own_fds)).transpose();
-    let ready_fd = ready_fd.map_err(|e| format!("--ready-fd: {e}"))?;
+    let ready_fd = passed.ready.map(|fd| ready_output(fd, &launcher, &own_fds)).transpose();
+    let (ready_fd, ready_writer) = ready_fd.map_err(|e| format!("--ready-fd: {e}"))?.unzip();
     let sockets = Sockets::open(&line, passed.sockets)?;
     let (builtins, messages) =
         Builtins::load(&line.roots, &command_line, text("NET_NAMING_SCHEME").as_deref().map(str::as_bytes));
@@ -104,6 +112,7 @@ pub fn run(line: CommandLine) -> Result<(), Failure> {
     let status = format!("Processing with {} children at max", children_max(&settings));
     let readiness = Readiness::new(&text, ready_fd, parent, status, monotonic());
     let mut shell = assemble(line, settings, &launcher, sockets, builtins, rules, readiness)?;
+    shell.helpers.reap_when_ended(ready_writer.flatten());
     let ended = shell.run().map_err(|e| format!("Cannot wait for events: {e}"));
     if let Some(recorder) = shell.recorder.take() {
         recorder.finish();
@@ -235,14 +244,36 @@ fn detach(line: &CommandLine) -> Result<Option<OwnedFd>, Failure> {
     }
 }
 
-/// A log on a disk or in a network would hold the loop when that does not answer: a helper writes it then.
+/// Has a standard descriptor lead nowhere. Nothing is read from or written to it, and where it is a file of a server
+/// that does not answer, each child would wait in closing its copy.
+fn let_go(descriptor: Standard) -> Result<(), Failure> {
+    process::redirect(null()?.as_fd(), descriptor).map_err(|e| format!("Cannot redirect {descriptor:?}: {e}"))
+}
+
+/// Whether events are read from standard input.
+fn reads_input(line: &CommandLine) -> bool {
+    line.events.as_deref() == Some(Path::new(STANDARD_INPUT))
+}
+
+/// `--ready-fd`. A file that may wait is written and closed by a helper.
+fn ready_output(fd: OwnedFd, launcher: &Launcher, own_fds: &Path) -> io::Result<(Output, Option<Child>)> {
+    let output = Output::new(fd, own_fds)?;
+    if !output.may_wait() {
+        return Ok((output, None));
+    }
+    let (child, socket) = writer::start(launcher, writer::Content::Log, output.descriptor())?;
+    Ok((Output::new(socket, own_fds)?, Some(child)))
+}
+
+/// A log on a disk or in a network would hold the loop when that does not answer: a helper writes it then, and
+/// nobody else keeps it open.
 fn pass_log_on(launcher: &Launcher, own_fds: &Path) -> Result<(), Failure> {
     if !logger::may_wait() {
         return Ok(());
     }
     let started = writer::start(launcher, writer::Content::Log, io::stderr().as_fd());
     let output = started.and_then(|(_, socket)| Output::new(socket, own_fds));
-    output.map(logger::redirect).map_err(|e| e.to_string())
+    output.and_then(logger::redirect).map_err(|e| e.to_string())
 }
 
 fn own_executable() -> Executable {
@@ -281,8 +312,10 @@ pub(super) fn engine_config(settings: &Settings, roots: &Roots, builtins: &Built
 /// What `--events` names, whole. Waits as long as somebody still writes it, so signals must end us still.
 fn read_events(path: &Path) -> Result<Vec<u8>, Failure> {
     let mut content = Vec::new();
-    let read = if path == Path::new("-") {
-        io::stdin().take(MAX_EVENTS + 1).read_to_end(&mut content)
+    let read = if path == Path::new(STANDARD_INPUT) {
+        let read = io::stdin().take(MAX_EVENTS + 1).read_to_end(&mut content);
+        let_go(Standard::Input)?;
+        read
     } else {
         File::open(path).and_then(|f| f.take(MAX_EVENTS + 1).read_to_end(&mut content))
     };

@@ -184,6 +184,11 @@ impl<C> Pool<C> {
         }
     }
 
+    /// Reaps one of another kind too.
+    pub fn reap_when_ended(&mut self, helper: Option<Child>) {
+        helper.into_iter().for_each(|child| self.dying.push(child));
+    }
+
     /// Has a helper perform an operation; the reply comes by [`Pool::poll_reply`]: [`Reply::TimedOut`] if there
     /// is none before `deadline`, [`Reply::Refused`] if a helper hangs at the same device.
     pub fn request(

@@ -1,5 +1,8 @@
 //! A helper that writes what it is sent to a file that may answer late: a trace, or a log on a disk or in a
-//! network. The daemon's end of the socket takes what there is room for and never waits.
+//! network (`--ready-fd` too). The daemon's end of the socket takes what there is room for and never waits.
+//!
+//! Must stay true: once it is started, nobody but the helper has the file open. Closing any descriptor of a file may
+//! wait as writing does. So one that ends is not started again: nobody has the file to give to it.
 //!
 //! The first message says which and passes the file. Each further one is written to it; the end of file is the
 //! end. When a trace can no longer be written, one message with the number of the error goes back. A log goes

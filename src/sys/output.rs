@@ -14,6 +14,10 @@ use std::path::Path;
 /// What a pipe takes in one piece once poll(2) calls it writable.
 const AT_ONCE: usize = libc::PIPE_BUF;
 
+/// File systems that hold files in memory (linux/magic.h).
+const TMPFS: u64 = 0x0102_1994;
+const RAMFS: u64 = 0x8584_58f6;
+
 /// What a descriptor leads to, as far as a writer must know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -74,9 +78,9 @@ impl Output {
         Output::new(fd.try_clone_to_owned()?, own_fds)
     }
 
-    /// What it leads to.
-    pub fn kind(&self) -> Kind {
-        self.kind
+    /// For who writes without an [`Output`], or hands it on.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 
     /// Device and number of the file.
@@ -85,8 +89,21 @@ impl Output {
         Ok((metadata.dev(), metadata.ino()))
     }
 
+    /// Whether it is a file that is not in memory. A write to it may take as long as a disk or a server likes, and
+    /// so may closing any descriptor of it: some file systems (FUSE, NFS, CIFS) then send what they still hold.
+    pub fn may_wait(&self) -> bool {
+        if self.kind != Kind::File {
+            return false;
+        }
+        match self.file_system() {
+            Ok(Some(kind)) => ![TMPFS, RAMFS].contains(&kind),
+            Ok(None) => false,
+            Err(_) => true,
+        }
+    }
+
     /// The kind of the file system that a regular file is on, as statfs(2) numbers it; None for anything else.
-    pub fn file_system(&self) -> io::Result<Option<u64>> {
+    fn file_system(&self) -> io::Result<Option<u64>> {
         if !File::from(self.fd.try_clone()?).metadata()?.is_file() {
             return Ok(None);
         }
@@ -157,7 +174,7 @@ mod tests {
         for own_fds in ["/proc/self/fd", "/nowhere"] {
             let (reader, writer) = pipe().unwrap();
             let output = Output::copy_of(writer.as_fd(), Path::new(own_fds)).unwrap();
-            assert_eq!(output.kind(), Kind::Pipe);
+            assert_eq!(output.kind, Kind::Pipe);
             let way = if own_fds == "/nowhere" { Way::Ask } else { Way::Write };
             assert_eq!(output.way, way);
             assert!(fill(&output) >= 60_000);
@@ -181,7 +198,7 @@ mod tests {
     fn a_socket_that_nobody_reads_would_block() {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         let output = Output::new(ours.into(), Path::new("/nowhere")).unwrap();
-        assert_eq!(output.kind(), Kind::Socket);
+        assert_eq!(output.kind, Kind::Socket);
         assert!(fill(&output) > 0);
         drop(theirs);
         assert!(output.write(b"x").is_err());
@@ -202,7 +219,7 @@ mod tests {
         let (_master, slave) = unsafe { (OwnedFd::from_raw_fd(master), OwnedFd::from_raw_fd(slave)) };
         for own_fds in ["/proc/self/fd", "/nowhere"] {
             let output = Output::copy_of(slave.as_fd(), Path::new(own_fds)).unwrap();
-            assert_eq!(output.kind(), Kind::Terminal);
+            assert_eq!(output.kind, Kind::Terminal);
             assert_eq!(output.write(b"line\n").unwrap(), 5);
             // SAFETY: no memory involved.
             assert_eq!(unsafe { libc::tcflow(slave.as_raw_fd(), libc::TCOOFF) }, 0);

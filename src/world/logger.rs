@@ -6,12 +6,15 @@
 //! The kernel's log takes what it is given at once, and no more than its own limit of lines in a time.
 //!
 //! A file in memory is written as it is. One on a disk or in a network is written by a helper, since both may
-//! answer late ([`may_wait`], [`redirect`], [`FileLog`]).
+//! answer late ([`may_wait`], [`redirect`], [`FileLog`]). From then on only that helper has it open: closing any
+//! descriptor of such a file may wait too, and each child closes those that it was given. Once the helper has ended,
+//! nobody can write the file any more: the kernel's log takes over, and says so.
 
 use super::Roots;
 use crate::model::Now;
 use crate::sys::clock::monotonic;
-use crate::sys::output::{Kind, Output};
+use crate::sys::output::Output;
+use crate::sys::process::{self, Standard};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -30,10 +33,6 @@ const MAX_RECORD: usize = 900;
 /// between two looks: each is longer than the one before.
 const FIRST_LOOK: Duration = Duration::from_secs(1);
 const LAST_LOOK: Duration = Duration::from_secs(60);
-
-/// File systems that hold files in memory (linux/magic.h).
-const TMPFS: u64 = 0x0102_1994;
-const RAMFS: u64 = 0x8584_58f6;
 
 /// Our own open files.
 const OWN_FDS: &str = "/proc/self/fd";
@@ -68,6 +67,8 @@ struct Sink<T> {
     rest: Vec<u8>,
     dropped: u64,
     why: String,
+    /// The last try that failed said that nobody will ever take a line.
+    is_broken: bool,
     /// When to try again, and the time after that.
     again_at: Option<Now>,
     pause: Duration,
@@ -75,7 +76,15 @@ struct Sink<T> {
 
 impl<T: Taker> Sink<T> {
     fn new(to: T) -> Sink<T> {
-        Sink { to, rest: Vec::new(), dropped: 0, why: String::new(), again_at: None, pause: FIRST_LOOK }
+        Sink {
+            to,
+            rest: Vec::new(),
+            dropped: 0,
+            why: String::new(),
+            is_broken: false,
+            again_at: None,
+            pause: FIRST_LOOK,
+        }
     }
 
     /// Says a line, its end included, or counts it. `render` makes a line of a text, for the count.
@@ -125,6 +134,8 @@ impl<T: Taker> Sink<T> {
                 Ok(n) => written += n,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
+                    use io::ErrorKind::{BrokenPipe, ConnectionReset};
+                    self.is_broken = matches!(error.kind(), BrokenPipe | ConnectionReset);
                     self.why = match error.kind() {
                         io::ErrorKind::WouldBlock => "nobody reads the log".to_owned(),
                         _ => format!("the log cannot be written: {error}"),
@@ -160,6 +171,8 @@ impl FileLog {
 struct DaemonLog {
     /// None: it leads nowhere.
     stderr: Option<Sink<Output>>,
+    /// It leads to a helper, which has the file.
+    has_writer: bool,
     kernel_log: Option<File>,
     /// Whoever reads standard error knows `<4>` for what it is (sd-daemon(3)).
     is_numbered: bool,
@@ -174,19 +187,39 @@ impl DaemonLog {
         let identity = stderr.as_ref().and_then(|output| output.identity().ok());
         let is_numbered =
             identity.is_some_and(|(dev, ino)| journal.as_deref() == Some(&format!("{dev}:{ino}")));
-        DaemonLog { stderr: stderr.map(Sink::new), kernel_log: open_kernel_log(roots), is_numbered }
+        let stderr = stderr.map(Sink::new);
+        DaemonLog { stderr, has_writer: false, kernel_log: open_kernel_log(roots), is_numbered }
     }
 
     fn say(&mut self, level: log::Level, text: &str) {
-        let Self { stderr, kernel_log, is_numbered } = self;
-        if let Some(sink) = stderr {
-            let render = |level, text: &str| render(*is_numbered, level, text);
+        let is_numbered = self.is_numbered;
+        if let Some(sink) = &mut self.stderr {
+            let render = |level, text: &str| render(is_numbered, level, text);
             sink.say(&render(level, text), monotonic(), |text| render(log::Level::Warn, text));
-        } else if let Some(file) = kernel_log {
-            for record in kernel_records(level, text) {
-                // Nobody is left to be told.
-                let _ = file.write(&record);
-            }
+            self.leave_dead_writer();
+        }
+        // A line that the writer did not take is the kernel's too.
+        if self.stderr.is_none() {
+            self.say_to_kernel(level, text);
+        }
+    }
+
+    fn say_to_kernel(&mut self, level: log::Level, text: &str) {
+        let Some(file) = &mut self.kernel_log else { return };
+        for record in kernel_records(level, text) {
+            // Nobody is left to be told.
+            let _ = file.write(&record);
+        }
+    }
+
+    /// Goes over to the kernel's log, if there is one, when the helper that has the file has ended.
+    fn leave_dead_writer(&mut self) {
+        let is_broken = self.stderr.as_ref().is_some_and(|sink| sink.is_broken);
+        if self.has_writer && is_broken && self.kernel_log.is_some() {
+            self.stderr = None;
+            let text = "The helper that writes the log to its file has ended, its last lines may be lost: \
+                        the log goes on here";
+            self.say_to_kernel(log::Level::Error, text);
         }
     }
 
@@ -194,6 +227,7 @@ impl DaemonLog {
         let is_numbered = self.is_numbered;
         if let Some(sink) = &mut self.stderr {
             sink.catch_up(now, |text| render(is_numbered, log::Level::Warn, text));
+            self.leave_dead_writer();
         }
     }
 }
@@ -302,24 +336,20 @@ pub fn detach() {
     with_daemon(|log| log.stderr = None);
 }
 
-/// Lines go here from now on, in place of standard error.
-pub fn redirect(to: Output) {
-    with_daemon(|log| log.stderr = Some(Sink::new(to)));
+/// Lines go to this helper from now on, and so does standard error: what it led to is let go, here and for the
+/// children to come. Waits for the file, if it makes its last user wait.
+pub fn redirect(to: Output) -> io::Result<()> {
+    process::redirect(to.descriptor(), Standard::Error)?;
+    with_daemon(|log| {
+        log.stderr = Some(Sink::new(to));
+        log.has_writer = true;
+    });
+    Ok(())
 }
 
 /// Whether the log goes to a file that is not in memory.
 pub fn may_wait() -> bool {
-    let may_wait = |log: &mut DaemonLog| {
-        let Some(sink) = log.stderr.as_ref().filter(|sink| sink.to.kind() == Kind::File) else {
-            return false;
-        };
-        match sink.to.file_system() {
-            Ok(Some(kind)) => ![TMPFS, RAMFS].contains(&kind),
-            Ok(None) => false,
-            Err(_) => true,
-        }
-    };
-    with_daemon(may_wait).unwrap_or(false)
+    with_daemon(|log| log.stderr.as_ref().is_some_and(|sink| sink.to.may_wait())).unwrap_or(false)
 }
 
 /// When [`on_time`] is to be called: something was dropped that was not said.
@@ -426,6 +456,31 @@ mod tests {
         let got = String::from_utf8(reader.got.take()).unwrap();
         let full = io::Error::from_raw_os_error(libc::ENOSPC);
         assert_eq!(got, format!("1 line was dropped because the log cannot be written: {full}\nthere\n"));
+    }
+
+    #[test]
+    fn after_the_death_of_the_helper_that_writes_it_the_log_goes_on_in_the_kernels() {
+        let path = std::env::temp_dir().join(format!("mudev-kernel-log-{}", std::process::id()));
+        let (ours, theirs) = crate::sys::unix::seqpacket_pair().unwrap();
+        let mut log = DaemonLog {
+            stderr: Some(Sink::new(Output::new(ours, Path::new(OWN_FDS)).unwrap())),
+            has_writer: true,
+            kernel_log: Some(File::create(&path).unwrap()),
+            is_numbered: false,
+        };
+        log.say(log::Level::Warn, "to the file");
+        assert_eq!(std::fs::read(&path).unwrap(), b"");
+        drop(theirs);
+        log.say(log::Level::Warn, "one");
+        log.say(log::Level::Info, "two");
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(
+            lines[0].starts_with("<3>mudevd: The helper that writes the log to its file has ended"),
+            "{text}"
+        );
+        assert_eq!(lines[1..], ["<4>mudevd: one", "<6>mudevd: two"], "said once, and no line is missing");
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]

@@ -39,6 +39,8 @@ pub enum Step {
     Open,
     Read,
     Write,
+    /// Closing any descriptor of it.
+    Flush,
 }
 
 /// Requests wait at it until it is opened; one that is never opened is a server that never answers.
@@ -283,7 +285,8 @@ impl Server {
             WRITE => (file, Some(Step::Write), Ok([u32_at(body, 16), 0].map(u32::to_ne_bytes).concat())),
             OPENDIR => (None, None, Ok(opened(None))),
             READDIR => (None, None, Ok(piece(&self.directory(), body))),
-            RELEASE | RELEASEDIR | FLUSH => (None, None, Ok(Vec::new())),
+            FLUSH => (file, Some(Step::Flush), Ok(Vec::new())),
+            RELEASE | RELEASEDIR => (None, None, Ok(Vec::new())),
             _ => (None, None, Err(libc::ENOSYS)),
         };
         let waits = file.into_iter().flat_map(|file| &file.waits);
