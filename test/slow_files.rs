@@ -204,6 +204,28 @@ fn an_attribute_is_not_written_where_its_name_leads_out_of_sysfs_to_a_slow_file_
 }
 
 #[test]
+fn symlinks_on_a_file_system_below_dev_are_refused_and_it_is_not_asked() {
+    in_cell(|| {
+        let never = Gate::closed();
+        let files = ["zero", "l"].map(|name| File::text(name, "x").waits(Step::Lookup, never.clone()));
+        let _slow = Fuse::mount(Path::new("/dev/slow"), files.into()).expect("mounts");
+        std::os::unix::fs::symlink("slow", "/dev/way").expect("a symlink to it");
+        let rules =
+            "KERNEL==\"zero\", SYMLINK+=\"slow/zero slow/l/x way/zero way/l/x fine/zero\", ENV{END}=\"1\"\n";
+        let mut live = Live::start(rules);
+        let asks = change(ASKS);
+        let message = live.announced_that("its event", |m| m.get("SYNTH_UUID") == asks);
+        assert_eq!(message.get("END"), "1");
+        assert_eq!(never.waiting(), 0, "nobody has looked");
+        assert_eq!(
+            std::fs::canonicalize("/dev/fine/zero").expect("the other symlink"),
+            Path::new("/dev/zero")
+        );
+        live.stop();
+    });
+}
+
+#[test]
 fn a_file_that_never_comes_costs_its_own_event_only() {
     in_cell(|| {
         let never = Gate::closed();

@@ -244,7 +244,9 @@ impl Children {
         let env = std::mem::take(&mut wanted.env);
         if let Err(error) = self.try_to_start(sources, &wanted, env, now) {
             log::warn!("{}: cannot execute '{}': {error}", wanted.event, wanted.command);
-            let lacked = Errno::of(&error).is_lack();
+            // EAGAIN: no more processes are allowed.
+            let errno = Errno::of(&error);
+            let lacked = errno.is_lack() || errno == Errno(libc::EAGAIN);
             self.finished.push(Finished { lacked, ..wanted.not_started(false) });
         }
     }

@@ -305,7 +305,7 @@ impl ClaimsDir {
     /// The claim was lost, as when someone emptied `links`: if the symlink is this device's all the
     /// same, the next one gets it.
     fn release_unclaimed(&mut self, link: &[u8], id: &DeviceId, devnode: &[u8]) -> Result<(), LinkErrorKind> {
-        let Ok(present) = self.dev.read_link(link) else { return Ok(()) };
+        let Ok(present) = symlinks::target(&self.dev, link) else { return Ok(()) };
         let is_its = match node_name(devnode) {
             Ok(node) => present == relative_target(link, node),
             Err(_) => self.is_left_by(id, link, &present),
@@ -476,7 +476,7 @@ impl ClaimsDir {
             if self.claims.ranked(link).nth(1).is_none() {
                 continue;
             }
-            let Ok(present) = self.dev.read_link(link) else { continue };
+            let Ok(present) = symlinks::target(&self.dev, link) else { continue };
             let owns = |devnode: &[u8]| node_name(devnode).is_ok_and(|n| relative_target(link, n) == present);
             let owner = self.claims.ranked(link).find(|claim| owns(&claim.devnode)).cloned();
             if let Some(owner) = owner {

@@ -9,7 +9,7 @@
 use super::atomic;
 use super::database::missing_is_fine;
 use crate::sys::fs::Dir;
-use bstr::ByteSlice;
+use bstr::{BString, ByteSlice};
 use std::io;
 
 const DIR_MODE: u32 = 0o755;
@@ -32,21 +32,19 @@ impl From<io::Error> for SymlinkError {
     }
 }
 
-/// Makes `root/path` a symlink with this target, and the folders above it. Costs one call when it is so already.
-/// `umask_spares_modes` as for [`atomic::ensure_dir`].
+/// Where the symlink `root/path` leads.
+pub fn target(root: &Dir, path: &[u8]) -> io::Result<BString> {
+    let (folder, name) = split_last(path);
+    open_folder(root, folder, None)?.as_ref().unwrap_or(root).read_link(name)
+}
+
+/// Makes `root/path` a symlink with this target, and the folders above it. `umask_spares_modes` as for [`atomic::ensure_dir`].
 pub fn put(root: &Dir, path: &[u8], target: &[u8], umask_spares_modes: bool) -> Result<(), SymlinkError> {
-    let mut present = root.read_link(path);
-    if present.as_ref().is_ok_and(|present| present == target) {
-        return Ok(());
-    }
     let (folder, name) = split_last(path);
     let opened = open_folder(root, folder, Some(umask_spares_modes)).map_err(SymlinkError::Io)?;
     let dir = opened.as_ref().unwrap_or(root);
-    if opened.is_some() && present.is_ok() {
-        // The first look may have been led elsewhere by a symlink in the way.
-        present = dir.read_link(name);
-    }
-    match present {
+    match dir.read_link(name) {
+        Ok(present) if present == target => Ok(()),
         Ok(_) => atomic::replace_symlink(dir, target, name).map_err(SymlinkError::Io),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             dir.symlink(target, name).map_err(SymlinkError::Io)
@@ -87,19 +85,39 @@ pub fn sweep(root: &Dir, folder: &[u8]) -> io::Result<()> {
 }
 
 /// The folder of this name, made if wanted (then it is said what the umask does); None stands for `root` itself.
-/// No component may be a symlink.
+/// No component may be a symlink or lie on another file system, which might not answer.
 fn open_folder(root: &Dir, folder: &[u8], make: Option<bool>) -> io::Result<Option<Dir>> {
+    if folder.is_empty() {
+        return Ok(None);
+    }
+    match open_below(root, folder) {
+        Err(error) if make.is_some() && error.kind() == io::ErrorKind::NotFound => {}
+        result => return result.map(Some),
+    }
     let mut opened: Option<Dir> = None;
     for component in folder.split(|&b| b == b'/').filter(|component| !component.is_empty()) {
         let parent = opened.as_ref().unwrap_or(root);
-        let next = match (parent.open_dir(component), make) {
+        let next = match (open_below(parent, component), make) {
             (Err(error), Some(umask_spares_modes)) if error.kind() == io::ErrorKind::NotFound => {
                 atomic::ensure_dir(parent, component, DIR_MODE, umask_spares_modes)?;
-                parent.open_dir(component)?
+                open_below(parent, component)?
             }
             (result, _) => result?,
         };
         opened = Some(next);
+    }
+    Ok(opened)
+}
+
+/// As [`Dir::open_below`]; on kernels without it step by step, which may wait for another file system.
+fn open_below(root: &Dir, folder: &[u8]) -> io::Result<Dir> {
+    match root.open_below(folder) {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {}
+        result => return result,
+    }
+    let mut opened = root.try_clone()?;
+    for component in folder.split(|&b| b == b'/').filter(|component| !component.is_empty()) {
+        opened = opened.open_dir(component)?;
     }
     Ok(opened)
 }
@@ -176,7 +194,10 @@ mod tests {
         let tree = Tree::new();
         let root = root(&tree);
         tree.link("dev/way", "../outside").link("outside/l", "t");
-        assert!(put(&root, b"way/l", b"other", true).is_err() && remove(&root, b"way/l").is_err());
+        for text in [&b"other"[..], b"t"] {
+            assert!(put(&root, b"way/l", text, true).is_err() && remove(&root, b"way/l").is_err());
+        }
+        assert!(super::target(&root, b"way/l").is_err());
         assert_eq!(target(&tree, "outside/l").as_deref(), Some("t"));
     }
 
