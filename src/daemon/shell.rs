@@ -218,7 +218,8 @@ impl Shell {
             self.coldplug.timeout(),
             self.resync.timeout(),
             self.leftovers.timeout(),
-            self.world.unfinished.timeout(),
+            // Who ends begins nothing anew.
+            self.world.unfinished.timeout().filter(|_| !self.exiting),
             logger::timeout(),
             self.recorder.as_ref().and_then(Recorder::timeout),
             self.control.as_ref().and_then(|c| c.listener().timeout()),
