@@ -140,3 +140,42 @@ fn what_cannot_be_executed_is_said_with_its_reason_and_fails_its_own_event_only(
         live.stop();
     });
 }
+
+/// What a child of the daemon that executes nothing yet has open; such a one still has the daemon's command line.
+fn open_files(live: &Live) -> Option<Vec<String>> {
+    let pid = live.pid();
+    let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    let command = |pid: &str| std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let child = list.split_whitespace().find(|child| command(child) == command(&pid.to_string()))?;
+    let files = std::fs::read_dir(format!("/proc/{child}/fd")).ok()?.flatten();
+    Some(files.filter_map(|file| Some(std::fs::read_link(file.path()).ok()?.display().to_string())).collect())
+}
+
+#[test]
+fn a_program_that_is_not_executed_yet_keeps_nothing_of_the_daemon_open() {
+    in_cell(|| {
+        let mut live = Live::start("KERNEL==\"w0\", PROGRAM==\"/run/slow/tool\"\n");
+        let never = Gate::closed();
+        let slow = tool(Step::Open, &never);
+        ip("link add w0 type veth peer name w1");
+        eventually("the program waits", || never.waiting() > 0);
+        let files = open_files(&live).expect("a child");
+        // The daemon dies; its program cannot.
+        live.child.kill().expect("kills");
+        live.child.wait().expect("reaps");
+        let mut status =
+            std::process::Command::new(live::tool_path()).arg("status").spawn().expect("runs mudevadm");
+        let start = Instant::now();
+        let ended = loop {
+            if status.try_wait().expect("its state").is_some() || start.elapsed() > Duration::from_secs(5) {
+                break start.elapsed();
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        println!("{} descriptors, status ended after {ended:?}, waiting {}", files.len(), never.waiting());
+        let _ = status.kill();
+        drop(slow);
+        assert!(ended < Duration::from_secs(5), "{ended:?}");
+        assert_eq!(files.len(), 3, "{files:#?}");
+    });
+}
