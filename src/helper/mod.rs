@@ -13,6 +13,7 @@
 //! A helper ends when its socket is closed. One that is past its deadline is killed; the next
 //! request starts another.
 
+pub mod contention;
 pub mod dying;
 pub mod hanging;
 pub mod operations;

@@ -10,10 +10,11 @@
 //! NLMSG_ERROR with the request's sequence number: **every request gets an end**, so the loop needs no second
 //! way to learn of failures, but the closing of the socket.
 
+use super::contention::Contention;
 use crate::links::wire::{self, *};
 use crate::model::Now;
-use crate::sys::clock::monotonic;
-use crate::sys::{self, netlink, unix};
+use crate::sys::clock::{monotonic, thread_cpu};
+use crate::sys::{self, netlink, process, unix};
 use bstr::BString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -27,7 +28,11 @@ pub fn serve_rtnl(client: BorrowedFd<'_>) -> io::Result<()> {
     let route = netlink::open_route(true)?;
     // Where that is not allowed, what is longer than the usual limit is answered with EMSGSIZE.
     let _ = netlink::set_send_buffer(client, DATAGRAM_MAX);
+    // Woken by the end of somebody's hold of RTNL, we need not take that one's processor away at once. That it could not be
+    // had changes nothing else.
+    let _ = process::be_patient();
     let (mut buffer, mut reply) = (vec![0; BUFFER], vec![0; BUFFER]);
+    let mut contention = Contention::default();
     loop {
         let received = match unix::receive(client, &mut buffer) {
             Ok(received) => received,
@@ -37,7 +42,8 @@ pub fn serve_rtnl(client: BorrowedFd<'_>) -> io::Result<()> {
             return Ok(());
         }
         let requests = buffer.get_mut(..received.len).filter(|_| !received.truncated);
-        let served = requests.map(|requests| serve_datagram(client, route.as_fd(), requests, &mut reply));
+        let served = requests
+            .map(|requests| serve_datagram(client, route.as_fd(), requests, &mut reply, &mut contention));
         if !served.transpose()?.unwrap_or(false) {
             // Not even a header: there is no sequence number to answer to.
             log::warn!("rtnetlink requests of {} bytes are no messages, ignored", received.len);
@@ -52,6 +58,7 @@ fn serve_datagram(
     route: BorrowedFd,
     mut rest: &mut [u8],
     reply: &mut Vec<u8>,
+    contention: &mut Contention,
 ) -> io::Result<bool> {
     let mut give_by = Now::MAX;
     while !rest.is_empty() {
@@ -64,9 +71,14 @@ fn serve_datagram(
         }
         let Some(request) = Request::prepare(message) else { return Ok(false) };
         let give_by = std::mem::replace(&mut give_by, Now::MAX);
+        let began = wire::is_change(message).then(thread_cpu);
         match serve_request(client, route, &request, give_by, message, reply) {
             Err(error) if is_gone(&error) => return Ok(true),
             other => other?,
+        }
+        let used = began.map(|began| thread_cpu().saturating_sub(began));
+        if let Some(rest) = used.and_then(|used| contention.rest_after(used)) {
+            std::thread::sleep(rest);
         }
     }
     Ok(true)
@@ -275,7 +287,16 @@ mod tests {
                 .concat();
         let route = netlink::open_route(true).unwrap();
         let mut buffer = vec![0; BUFFER];
-        assert!(serve_datagram(theirs.as_fd(), route.as_fd(), &mut datagram, &mut buffer).unwrap());
+        assert!(
+            serve_datagram(
+                theirs.as_fd(),
+                route.as_fd(),
+                &mut datagram,
+                &mut buffer,
+                &mut Contention::default()
+            )
+            .unwrap()
+        );
         for (seq, errno) in [(5, libc::ETIMEDOUT), (6, libc::ENODEV), (7, libc::ETIMEDOUT), (8, libc::ENODEV)]
         {
             let received = unix::receive(ours.as_fd(), &mut buffer).unwrap();
@@ -297,7 +318,13 @@ mod tests {
         .concat();
         let route = netlink::open_route(true).unwrap();
         let mut buffer = vec![0; BUFFER];
-        let served = serve_datagram(theirs.as_fd(), route.as_fd(), &mut datagram, &mut buffer);
+        let served = serve_datagram(
+            theirs.as_fd(),
+            route.as_fd(),
+            &mut datagram,
+            &mut buffer,
+            &mut Contention::default(),
+        );
         assert!(!served.unwrap(), "the last is none");
         for seq in [5, 6] {
             let received = unix::receive(ours.as_fd(), &mut buffer).unwrap();

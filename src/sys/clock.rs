@@ -5,9 +5,20 @@ use std::time::Duration;
 /// CLOCK_MONOTONIC: the time since boot, without the time the machine was suspended. It is what
 /// `USEC_INITIALIZED` counts and what [`crate::model::Now`] means.
 pub fn monotonic() -> Duration {
+    clock(libc::CLOCK_MONOTONIC)
+}
+
+/// CLOCK_THREAD_CPUTIME_ID: the time that this thread has had a processor, to the nanosecond; what getrusage says of it may be
+/// counted in ticks.
+pub fn thread_cpu() -> Duration {
+    clock(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// One of the two clocks above.
+fn clock(clock: libc::clockid_t) -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel writes one timespec of ours; with this clock it cannot fail.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    // SAFETY: the kernel writes one timespec of ours; with these clocks it cannot fail.
+    unsafe { libc::clock_gettime(clock, &mut time) };
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
@@ -44,6 +55,14 @@ mod tests {
     fn time_does_not_go_back() {
         let before = super::monotonic();
         assert!(super::monotonic() >= before && !before.is_zero());
+    }
+
+    #[test]
+    fn a_thread_has_a_processor_for_no_longer_than_time_passes() {
+        let (began, before) = (super::monotonic(), super::thread_cpu());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let used = super::thread_cpu() - before;
+        assert!(!used.is_zero() && used < super::monotonic() - began);
     }
 
     #[test]

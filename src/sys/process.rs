@@ -185,6 +185,18 @@ pub fn set_comm(name: &CStr) {
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
 }
 
+/// SCHED_BATCH (sched(7)): as much of the processors as before, but who wakes up does not take one from who has it.
+pub fn be_patient() -> io::Result<()> {
+    // SAFETY: sched_param is plain data, for which zero is valid, and what this policy demands.
+    let parameters: libc::sched_param = unsafe { std::mem::zeroed() };
+    // The system call itself: musl's function of that name only says ENOSYS.
+    // SAFETY: the kernel reads one sched_param of ours.
+    match unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_BATCH, &parameters) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Undoes what [`spawn`] asks for: that we are told to end when our parent does.
 pub fn outlive_parent() {
     // SAFETY: no memory involved. Cannot fail.
