@@ -120,6 +120,11 @@ fn forged_uevents_are_ignored() {
         still_works(&mut live);
         assert_eq!(record("n4711"), "");
         live.stop();
+        // A flood of them does not become one of the log.
+        let log = live::log();
+        let lines = log.lines().filter(|line| line.contains("Event refused")).count();
+        assert!((1..=20).contains(&lines), "{log}");
+        assert!(log.contains(" more lines about refused events left out"), "{log}");
     });
 }
 

@@ -12,6 +12,7 @@ use crate::engine::Input;
 use crate::model::Now;
 use crate::model::control::{Action, Connection, DATAGRAM_LEN, Message};
 use crate::sys::unix::{self, Credentials};
+use crate::world::quota;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -80,16 +81,16 @@ impl Control {
         let mut accepted = Vec::new();
         while let Some(socket) = self.listener.accept(now) {
             if !is_root(&socket) {
-                log::warn!("A client that is not root was turned away");
+                log::warn!(target: quota::CLIENTS, "A client that is not root was turned away");
                 continue;
             }
             if self.clients.len() >= MAX_CLIENTS {
-                log::warn!("Too many clients, one was turned away");
+                log::warn!(target: quota::CLIENTS, "Too many clients, one was turned away");
                 continue;
             }
             match self.admit(socket, sources) {
                 Ok(id) => accepted.push(id),
-                Err(error) => log::warn!("Cannot serve a client: {error}"),
+                Err(error) => log::warn!(target: quota::CLIENTS, "Cannot serve a client: {error}"),
             }
         }
         accepted
@@ -224,7 +225,9 @@ impl Shell {
         for action in self.control.as_mut().map(|c| c.read(id)).unwrap_or_default() {
             match action {
                 Action::Do(message) => self.do_message(message),
-                Action::Report(error) => log::warn!("A client's message has no effect: {error}"),
+                Action::Report(error) => {
+                    log::warn!(target: quota::CLIENTS, "A client's message has no effect: {error}");
+                }
                 Action::Close => {}
                 // Whatever was sent before this moment is read before the client is let go.
                 Action::WaitForIdle => {

@@ -8,6 +8,7 @@ use super::source::{Source, Sources};
 use crate::engine::Input;
 use crate::model::Uevent;
 use crate::sys::netlink::{self, Batch, Received};
+use crate::world::quota;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -133,7 +134,7 @@ fn take(received: Received, bytes: &[u8], inbox: &mut VecDeque<Input>, stats: &m
     };
     if let Some(why) = refused {
         stats.uevents_refused += 1;
-        log::warn!("Event refused: {why}");
+        log::warn!(target: quota::EVENTS, "Event refused: {why}");
     }
 }
 

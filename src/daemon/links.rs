@@ -17,6 +17,7 @@ use crate::model::{Errno, IfIndex, Now};
 use crate::sys::child::Child;
 use crate::sys::netlink::Batch;
 use crate::sys::unix;
+use crate::world::quota;
 use bstr::BString;
 use std::collections::HashMap;
 use std::io;
@@ -313,7 +314,7 @@ impl Links {
             return false;
         }
         if !self.exchange.caught_up(now) {
-            log::warn!("A reply of rtnetlink was not understood");
+            log::warn!(target: quota::LINKS, "A reply of rtnetlink was not understood");
         }
         answered.caught_up.append(&mut self.behind);
         true
@@ -335,6 +336,7 @@ impl Links {
                             self.exchange.table.lose();
                         } else if !self.exchange.notification(bytes) {
                             log::warn!(
+                                target: quota::LINKS,
                                 "A message of links was not understood: all of them are asked for again"
                             );
                         }

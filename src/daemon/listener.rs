@@ -7,6 +7,7 @@
 use super::source::{Source, Sources};
 use crate::model::Now;
 use crate::sys::unix;
+use crate::world::quota;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -44,7 +45,7 @@ impl Listener {
                 Err(error) if matches!(error.raw_os_error(), Some(libc::EINTR | libc::ECONNABORTED)) => {}
                 Err(error) => {
                     if self.again_at.replace(now + RETRY).is_none() {
-                        log::warn!("Cannot accept a client, it has to wait: {error}");
+                        log::warn!(target: quota::CLIENTS, "Cannot accept a client, it has to wait: {error}");
                     }
                     return None;
                 }

@@ -139,6 +139,7 @@ impl Shell {
             log::error!("Ending in the middle of an event: the change of its link has no end");
         }
         self.queue_file.set(false);
+        log::logger().flush();
         Ok(())
     }
 

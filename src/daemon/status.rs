@@ -15,6 +15,7 @@ use crate::links::attr::{hex, operstate};
 use crate::links::{Link, Table};
 use crate::model::Now;
 use crate::sys::unix;
+use crate::world::quota;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -186,7 +187,7 @@ impl StatusServer {
 
     fn let_go_of_first(&mut self) {
         if self.clients.pop_first().is_some() {
-            log::warn!("A client of the status was let go: it kept others waiting");
+            log::warn!(target: quota::CLIENTS, "A client of the status was let go: it kept others waiting");
         }
     }
 

@@ -4,6 +4,7 @@
 //! Must stay true: no line waits for whoever reads the log. What would wait is dropped and counted, and the
 //! count is said when there is room again; of a line that went in part the rest is kept and comes first.
 //! The kernel's log takes what it is given at once, and no more than its own limit of lines in a time.
+//! What strangers can cause is bounded before it gets here ([`super::quota`]).
 //!
 //! A file in memory is written as it is. One on a disk or in a network is written by a helper, since both may
 //! answer late ([`may_wait`], [`redirect`], [`FileLog`]). From then on only that helper has it open: closing any
@@ -11,6 +12,7 @@
 //! nobody can write the file any more: the kernel's log takes over, and says so.
 
 use super::Roots;
+use super::quota::Quota;
 use crate::model::Now;
 use crate::sys::clock::monotonic;
 use crate::sys::output::Output;
@@ -176,6 +178,7 @@ struct DaemonLog {
     kernel_log: Option<File>,
     /// Whoever reads standard error knows `<4>` for what it is (sd-daemon(3)).
     is_numbered: bool,
+    quota: Quota,
 }
 
 impl DaemonLog {
@@ -188,7 +191,18 @@ impl DaemonLog {
         let is_numbered =
             identity.is_some_and(|(dev, ino)| journal.as_deref() == Some(&format!("{dev}:{ino}")));
         let stderr = stderr.map(Sink::new);
-        DaemonLog { stderr, has_writer: false, kernel_log: open_kernel_log(roots), is_numbered }
+        let kernel_log = open_kernel_log(roots);
+        DaemonLog { stderr, has_writer: false, kernel_log, is_numbered, quota: Quota::default() }
+    }
+
+    fn log(&mut self, record: &log::Record) {
+        if self.quota.admits(record.target(), monotonic()) {
+            self.say(record.level(), &record.args().to_string());
+        }
+    }
+
+    fn say_left_out(&mut self, left_out: Vec<String>) {
+        left_out.iter().for_each(|text| self.say(log::Level::Warn, text));
     }
 
     fn say(&mut self, level: log::Level, text: &str) {
@@ -279,7 +293,7 @@ fn kernel_records(level: log::Level, text: &str) -> impl Iterator<Item = Vec<u8>
 
 /// The logger of this process.
 enum Logger {
-    Daemon(Mutex<DaemonLog>),
+    Daemon(Box<Mutex<DaemonLog>>),
     /// Plain lines; its user waits for them.
     Tool,
 }
@@ -292,14 +306,19 @@ impl log::Log for Logger {
     }
 
     fn log(&self, record: &log::Record) {
-        let text = record.args().to_string();
         match self {
-            Logger::Tool => complain(&text),
-            Logger::Daemon(_) => with_daemon(|log| log.say(record.level(), &text)).unwrap_or_default(),
+            Logger::Tool => complain(&record.args().to_string()),
+            Logger::Daemon(_) => with_daemon(|log| log.log(record)).unwrap_or_default(),
         }
     }
 
-    fn flush(&self) {}
+    /// Says what was left out so far.
+    fn flush(&self) {
+        with_daemon(|log| {
+            let left_out = log.quota.take_all();
+            log.say_left_out(left_out);
+        });
+    }
 }
 
 /// What cannot be had at once is not waited for: a panic within the log would wait for ever.
@@ -315,7 +334,7 @@ fn start(logger: impl FnOnce() -> Logger) {
 
 /// Starts the log of the daemon, at all levels; [`log::set_max_level`] chooses. A panic is a line of it too.
 pub fn start_daemon(roots: &Roots) {
-    start(|| Logger::Daemon(Mutex::new(DaemonLog::open(roots))));
+    start(|| Logger::Daemon(Box::new(Mutex::new(DaemonLog::open(roots)))));
     std::panic::set_hook(Box::new(|panic| {
         log::error!("{panic}");
         let trace = std::backtrace::Backtrace::capture();
@@ -352,16 +371,27 @@ pub fn may_wait() -> bool {
     with_daemon(|log| log.stderr.as_ref().is_some_and(|sink| sink.to.may_wait())).unwrap_or(false)
 }
 
-/// When [`on_time`] is to be called: something was dropped that was not said.
+/// When [`on_time`] is to be called: something was dropped or left out that was not said.
 pub fn timeout() -> Option<Now> {
-    with_daemon(|log| log.stderr.as_ref().and_then(|sink| sink.again_at)).flatten()
+    let timeouts = |log: &mut DaemonLog| {
+        let dropped = log.stderr.as_ref().and_then(|sink| sink.again_at);
+        dropped.into_iter().chain(log.quota.timeout()).min()
+    };
+    with_daemon(timeouts).flatten()
 }
 
-/// Says what was dropped, if there is room again.
+/// Says what was dropped, if there is room again, and what was left out, if its time is over.
 pub fn on_time(now: Now) {
-    if timeout().is_some_and(|at| at <= now) {
-        with_daemon(|log| log.catch_up(now));
+    if timeout().is_none_or(|at| at > now) {
+        return;
     }
+    with_daemon(|log| {
+        if log.stderr.as_ref().is_some_and(|sink| sink.again_at.is_some_and(|at| at <= now)) {
+            log.catch_up(now);
+        }
+        let left_out = log.quota.take_due(now);
+        log.say_left_out(left_out);
+    });
 }
 
 /// A line for whoever started us, before there is a log; nothing is to be done if nobody can read it.
@@ -467,6 +497,7 @@ mod tests {
             has_writer: true,
             kernel_log: Some(File::create(&path).unwrap()),
             is_numbered: false,
+            quota: Quota::default(),
         };
         log.say(log::Level::Warn, "to the file");
         assert_eq!(std::fs::read(&path).unwrap(), b"");

@@ -17,6 +17,7 @@ pub mod hardware;
 pub mod logger;
 pub mod nodes;
 pub mod patience;
+pub mod quota;
 pub mod rule_files;
 pub mod symlinks;
 pub mod sysfs;
