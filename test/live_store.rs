@@ -272,3 +272,24 @@ fn an_event_that_had_to_do_without_its_program_for_want_of_descriptors_is_done_a
         live.stop();
     });
 }
+
+/// Debian's daemon fails the event, and so did ours.
+#[test]
+fn a_directory_in_place_of_a_record_fails_no_event() {
+    in_cell(|| {
+        let mut live = Live::start("ENV{SEEN}=\"1\"\n");
+        ip("link add d0 type veth peer name d1");
+        settle();
+        for (name, content) in [("d0", ""), ("d1", "/x")] {
+            let id = format!("n{}", live::ifindex(name));
+            let path = format!("/run/udev/data/{id}");
+            std::fs::remove_file(&path).expect("a record");
+            std::fs::create_dir_all(format!("{path}{content}")).expect("a directory");
+            change(&mut live, &format!("/sys/class/net/{name}"));
+            settle();
+            assert!(record(&id).contains("E:SEEN=1"), "{}", live::log());
+        }
+        assert!(live::log().contains("A directory that is not empty was in place of the record"));
+        live.stop();
+    });
+}

@@ -12,6 +12,8 @@
 //! of room is kept, read as if it stood there, and written by [`Database::finish`]. All errors carry the kernel's
 //! number; the caller says which device it was.
 
+mod obstacle;
+
 use super::atomic;
 use crate::model::effect::Sticky;
 use crate::model::event::{BuildFnv, OrderedSet};
@@ -67,11 +69,11 @@ impl Records {
         Ok(Records { data })
     }
 
-    /// The record of a device. An empty file is an empty record: the device is initialized.
+    /// The record of a device. An empty file is an empty record: the device is initialized. What is no file is none.
     pub fn read(&self, id: &DeviceId) -> io::Result<Option<Record>> {
         match self.data.read_file(&file_name(id)?, RECORD_LIMIT) {
             Ok(file) => Ok(Some(Record::parse(&file))),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::NotFound || obstacle::is_other(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -361,11 +363,14 @@ impl Database {
         let mode = if sticky { RECORD_MODE | STICKY } else { RECORD_MODE };
         self.buffer.clear();
         record.render_into(&mut self.buffer);
-        if self.buffer.is_empty() && !self.has_record(id) {
-            self.create_empty(name, mode)?;
-        } else {
-            atomic::write_file(&self.records.data, name, &self.buffer, mode, self.umask_spares_modes)?;
-        }
+        obstacle::write_over(&self.records.data, name, || {
+            match self.buffer.is_empty() && !self.has_record(id) {
+                true => self.create_empty(name, mode),
+                false => {
+                    atomic::write_file(&self.records.data, name, &self.buffer, mode, self.umask_spares_modes)
+                }
+            }
+        })?;
         match self.known.get_mut(id) {
             Some(known) => (known.has_record, known.sticky) = (true, Some(sticky)),
             None => {

@@ -50,10 +50,24 @@ fn clean_data(dir: &Path, kept: &mut HashSet<OsString>) -> io::Result<()> {
         if is_kept {
             kept.insert(entry.file_name());
         } else {
-            result = result.and(missing_is_fine(fs::remove_file(entry.path())));
+            result = result.and(remove(&entry.path()));
         }
     }
     result
+}
+
+/// Removes what is there but a directory that is not empty, which is nobody's record or entry and stays, as with udev.
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::IsADirectory => match fs::remove_dir(path) {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
+                log::warn!("{} is a directory that is not empty: it stays", path.display());
+                Ok(())
+            }
+            removed => missing_is_fine(removed),
+        },
+        removed => missing_is_fine(removed),
+    }
 }
 
 /// Removes entries of devices that have no record left, and directories that are empty then.
@@ -65,7 +79,7 @@ fn clean_index(dir: &Path, kept: &HashSet<OsString>) -> io::Result<()> {
             if kept.contains(&entry.file_name()) {
                 is_empty = false;
             } else {
-                result = result.and(missing_is_fine(fs::remove_file(entry.path())));
+                result = result.and(remove(&entry.path()));
             }
         }
         if is_empty {
@@ -96,6 +110,17 @@ mod tests {
         for gone in ["data/c1:3", "tags/seat/c1:3", "tags/uaccess", "links/y", "static_node-tags"] {
             assert!(tree.path("udev").join(gone).symlink_metadata().is_err(), "{gone}");
         }
+    }
+
+    #[test]
+    fn a_directory_in_place_of_a_record_stops_nothing() {
+        let tree = Tree::new();
+        tree.dir("udev/data/n1").file("udev/data/n2/x", "").file("udev/data/n3", "").dir("udev/tags/t/n1");
+        assert_eq!(run(&tree.path("udev")), Ok(()));
+        for gone in ["data/n1", "data/n3", "tags/t"] {
+            assert!(!tree.path("udev").join(gone).exists(), "{gone}");
+        }
+        assert!(tree.path("udev/data/n2/x").exists());
     }
 
     #[test]

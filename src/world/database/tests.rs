@@ -299,3 +299,22 @@ fn whichever_call_fails_for_want_of_room_the_record_stands_in_the_end() {
         assert!(errors > 3, "nothing failed with {errno}");
     }
 }
+
+#[test]
+fn what_is_no_file_is_no_record_and_gives_way_to_one() {
+    let tree = Tree::new();
+    tree.dir("run/udev/data/n1").file("run/udev/data/n2/x", "precious").link("run/udev/data/n3", "/dev/zero");
+    let mut db = open(&tree);
+    for name in ["n1", "n2", "n3"] {
+        assert_eq!(db.read_record(&id(name)).unwrap(), None, "{name}");
+        db.write_record(&id(name), &record("1"), Sticky::AsBefore, true).unwrap();
+        db.write_record(&id(name), &record("2"), Sticky::No, true).unwrap();
+        assert_eq!(db.read_record(&id(name)).unwrap(), Some(record("2")), "{name}");
+    }
+    assert_eq!(tree.read("run/udev/data/.dir-n2/x"), b"precious");
+    assert_eq!(db.records().list().unwrap().len(), 3);
+    // A record that has no content is made in another way.
+    tree.dir("run/udev/data/n4");
+    db.write_record(&id("n4"), &Record::default(), Sticky::No, true).unwrap();
+    assert_eq!(mode(&tree, "data/n4"), Some(0o644));
+}
