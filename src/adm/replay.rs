@@ -6,8 +6,14 @@ use crate::model::command_line::{LongNames, next_arg};
 use crate::world::Roots;
 use crate::world::accounts::Accounts;
 use lexopt::{Arg, Parser};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+/// Bytes of the longest trace, of either kind.
+const MAX_TRACE: u64 = 1 << 30;
 
 /// What `replay --help` says.
 pub const HELP: &str = "replay [OPTIONS] FILE
@@ -51,7 +57,22 @@ pub fn run(parser: &mut Parser, roots: &Roots, out: Out) -> Outcome {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Stop> {
-    std::fs::read(path).map_err(|error| Stop::Failed(format!("cannot read {}: {error}", path.display())))
+    read_bounded(path, MAX_TRACE)
+        .map_err(|error| Stop::Failed(format!("cannot read {}: {error}", path.display())))
+}
+
+/// Devices are refused: some have no end, and others nothing to say until somebody types it.
+fn read_bounded(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let metadata = std::fs::metadata(path)?;
+    if !metadata.is_file() && !metadata.file_type().is_fifo() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "neither a file nor a pipe"));
+    }
+    let mut content = Vec::new();
+    File::open(path)?.take(limit + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > limit {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    Ok(content)
 }
 
 #[cfg(test)]
@@ -85,5 +106,20 @@ mod tests {
         for words in [&["--expect", "other", "trace"][..], &["bad"], &["missing"], &[], &["trace", "trace"]] {
             assert!(matches!(replay(&tree, words).0, Err(Stop::Failed(_))), "{words:?}");
         }
+    }
+
+    #[test]
+    fn what_has_no_end_is_not_read() {
+        let tree = Tree::new();
+        tree.file("trace", TRACE).link("zeroes", "/dev/zero");
+        for words in [&["zeroes"][..], &["--expect", "zeroes", "trace"]] {
+            let (outcome, _) = replay(&tree, words);
+            let Err(Stop::Failed(why)) = outcome else { panic!("{words:?}: {outcome:?}") };
+            assert!(why.ends_with("neither a file nor a pipe"), "{why}");
+        }
+        assert_eq!(
+            read_bounded(&tree.path("trace"), 9).map_err(|e| e.kind()),
+            Err(io::ErrorKind::FileTooLarge)
+        );
     }
 }

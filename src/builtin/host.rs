@@ -8,7 +8,7 @@ use crate::rules::ask::Constant;
 use crate::rules::glob::Glob;
 use crate::world::config::parse_bool;
 use crate::world::constants::Constants;
-use crate::world::{Roots, temporary_folder};
+use crate::world::{Roots, files, temporary_folder};
 use bstr::BString;
 use std::cmp::Ordering;
 
@@ -23,9 +23,12 @@ pub struct Host {
     pub machine_id: Option<[u8; 16]>,
 }
 
-/// The machine id, as 16 bytes. May wait.
+/// Bytes of the longest file that is read.
+const FILE_MAX: u64 = 64 * 1024;
+
+/// The machine id, as 16 bytes. May wait for the file system, but not for who writes a FIFO.
 pub fn machine_id(roots: &Roots) -> Option<[u8; 16]> {
-    let text = std::fs::read(roots.etc.join("machine-id")).ok()?;
+    let text = files::read_bounded(&roots.etc.join("machine-id"), FILE_MAX).ok()?;
     let text = text.trim_ascii();
     let digits = (text.len() == 32).then_some(text)?;
     let mut id = [0; 16];

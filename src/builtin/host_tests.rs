@@ -83,6 +83,17 @@ fn a_machine_id_has_32_digits() {
     assert_eq!(host(&tree, "").machine_id, Some(std::array::from_fn(|i| i as u8)));
 }
 
+/// Who writes the FIFO would be waited for, and the device has no end.
+#[test]
+fn a_machine_id_that_is_no_file_is_none() {
+    let tree = Tree::new();
+    tree.dir("etc").fifo("etc/machine-id");
+    assert_eq!(host(&tree, "").machine_id, None);
+    std::fs::remove_file(tree.path("etc/machine-id")).unwrap();
+    tree.link("etc/machine-id", "/dev/zero");
+    assert_eq!(host(&tree, "").machine_id, None);
+}
+
 #[test]
 fn words_of_the_command_line_are_found_with_and_without_value() {
     let tree = Tree::new();

@@ -13,6 +13,7 @@ use crate::links::request::Settings;
 use crate::model::device::is_interface_name;
 use crate::world::Roots;
 use crate::world::config::parse_bool;
+use crate::world::files;
 use bstr::BString;
 use std::collections::BTreeMap;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -305,7 +306,7 @@ fn read_text(path: &Path) -> Result<Vec<u8>, String> {
     if !meta.is_file() || meta.len() > FILE_MAX {
         return Err("no regular file of at most 1 MiB, ignored".into());
     }
-    std::fs::read(path).map_err(|e| format!("cannot be read: {e}"))
+    files::read_bounded(path, FILE_MAX).map(Vec::from).map_err(|e| format!("cannot be read: {e}"))
 }
 
 /// A file in the making.

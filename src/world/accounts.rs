@@ -68,13 +68,12 @@ impl crate::rules::compile::Accounts for AtOnce<'_> {
 }
 
 fn read(path: &Path) -> Vec<u8> {
-    use std::io::Read;
-    let mut content = Vec::new();
-    let opened = std::fs::File::open(path).and_then(|f| f.take(MAX_FILE).read_to_end(&mut content));
-    if let Err(error) = opened {
-        log::debug!("cannot read {}: {error}", path.display());
-    }
-    content
+    super::files::read_start(path, MAX_FILE)
+        .unwrap_or_else(|error| {
+            log::debug!("cannot read {}: {error}", path.display());
+            BString::default()
+        })
+        .into()
 }
 
 /// The id of a user or group in the content of its file: third field of the line whose first is `name` (passwd(5), group(5)).
@@ -112,6 +111,14 @@ mod tests {
         write("disk:x:7:\n");
         assert_eq!((at_once.group(b"disk"), accounts.at_once().group(b"disk")), (Some(6), Some(7)));
         std::fs::remove_dir_all(&etc).unwrap();
+    }
+
+    #[test]
+    fn nobody_is_waited_for_who_writes_a_fifo_in_place_of_the_file() {
+        let tree = crate::world::tree::Tree::new();
+        tree.dir("etc").fifo("etc/passwd");
+        use crate::rules::compile::Accounts as _;
+        assert_eq!(Accounts::new(&tree.roots()).at_once().user(b"root"), None);
     }
 
     #[test]

@@ -293,8 +293,15 @@ pub(super) fn read_to_limit(file: File, limit: u64) -> Result<BString, Errno> {
     if content.len() as u64 > limit { Err(Errno(libc::EFBIG)) } else { Ok(content.into()) }
 }
 
-/// Content of a file; EFBIG beyond the limit.
-pub(super) fn read_bounded(path: &Path, limit: u64) -> Result<BString, Errno> {
+/// What a file has up to a limit.
+pub(super) fn read_start(path: &Path, limit: u64) -> Result<BString, Errno> {
+    let mut content = Vec::new();
+    open(path)?.take(limit).read_to_end(&mut content).map_err(|e| Errno::of(&e))?;
+    Ok(content.into())
+}
+
+/// Content of a file; EFBIG beyond the limit. What is a FIFO or a device by now is not waited for, and has an end.
+pub fn read_bounded(path: &Path, limit: u64) -> Result<BString, Errno> {
     read_to_limit(open(path)?, limit)
 }
 

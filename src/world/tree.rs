@@ -74,6 +74,14 @@ impl Tree {
         self
     }
 
+    /// Creates a FIFO and the folders above it.
+    pub fn fifo(&self, path: &str) -> &Tree {
+        self.above(path);
+        let dir = crate::sys::fs::Dir::open(&self.root).expect("the tree");
+        dir.make_node(path.as_bytes(), libc::S_IFIFO | 0o600, 0, 0).expect(path);
+        self
+    }
+
     /// Sets the mode of what is there.
     pub fn mode(&self, path: &str, mode: u32) -> &Tree {
         std::fs::set_permissions(self.path(path), std::fs::Permissions::from_mode(mode)).expect(path);
