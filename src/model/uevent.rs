@@ -36,6 +36,8 @@ pub enum UeventError {
     Missing(&'static str),
     /// ACTION, SEQNUM, DEVPATH or DEVNAME has a value that cannot be.
     Bad(&'static str, BString),
+    /// A required variable has a value that no record could hold.
+    NoText(&'static str, BString),
 }
 
 impl std::fmt::Display for UeventError {
@@ -45,11 +47,17 @@ impl std::fmt::Display for UeventError {
             UeventError::NoHeader => f.write_str("no ACTION@DEVPATH header"),
             UeventError::Missing(name) => write!(f, "no {name}"),
             UeventError::Bad(name, value) => write!(f, "{name} cannot be {value:?}"),
+            UeventError::NoText(name, value) => {
+                write!(f, "{name} {value:?} has control characters or is not UTF-8")
+            }
         }
     }
 }
 
 impl std::error::Error for UeventError {}
+
+/// Variables without which a message is no uevent.
+const REQUIRED: [&str; 4] = ["ACTION", "DEVPATH", "SUBSYSTEM", "SEQNUM"];
 
 /// Properties of most uevents.
 const PROPERTIES: usize = 12;
@@ -85,7 +93,8 @@ impl Uevent {
     }
 
     /// Parses `KEY=VALUE` strings in any order. Strings without `=` and properties that no record
-    /// could hold (see [`valid_property`]) are skipped: the rest of the message is used, as from v262.
+    /// could hold (see [`valid_property`]) are skipped: the rest of the message is used, as from v262. Without those
+    /// that are required it is refused, and the reason is the value, not that there is none.
     pub fn from_lines<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Result<Uevent, UeventError> {
         Uevent::from_strings(lines, 0)
     }
@@ -100,8 +109,14 @@ impl Uevent {
             if !is_plain(value) {
                 value = &value[..value.find_byte(b'\n').unwrap_or(value.len())];
             }
-            if value.is_empty() || !valid_property(name, value) {
+            if value.is_empty() {
                 continue;
+            }
+            if !valid_property(name, value) {
+                match REQUIRED.iter().find(|required| required.as_bytes() == name) {
+                    Some(required) => return Err(UeventError::NoText(required, value.into())),
+                    None => continue,
+                }
             }
             match name {
                 b"DEVNAME" => {
@@ -208,6 +223,9 @@ mod tests {
         }
         let odd = parse(&format!("{good}\nA B=1\nC=\u{7}\nD=ok\nnonsense\nDRIVER=\u{1}")).unwrap();
         assert_eq!(odd.properties.len(), 5);
+        // An interface may have such a name.
+        let why = parse(&good.replace("/d/x", "/d/\u{1}x")).unwrap_err().to_string();
+        assert_eq!(why, r#"DEVPATH "/d/\x01x" has control characters or is not UTF-8"#);
         assert!(parse(&format!("{good}\nDEVNAME=../etc/passwd")).is_err());
         assert!(parse(&format!("{good}\nDEVNAME=/etc/passwd")).is_err());
     }
