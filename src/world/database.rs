@@ -544,8 +544,11 @@ impl Database {
     pub fn list_tags(&self) -> io::Result<HashMap<DeviceId, OrderedSet>> {
         let mut index: HashMap<DeviceId, OrderedSet> = HashMap::new();
         for tag in self.tags.names()? {
-            // What is no folder has no entries.
-            let Ok(folder) = self.tags.open_dir(&tag) else { continue };
+            let folder = match self.tags.open_dir(&tag) {
+                // What is no folder has no entries.
+                Err(error) if !Errno::of(&error).is_shortage() => continue,
+                opened => opened?,
+            };
             for id in folder.names()?.iter().filter_map(|name| DeviceId::parse(name)) {
                 index.entry(id).or_default().insert(tag.clone());
             }
