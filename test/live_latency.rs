@@ -13,6 +13,7 @@ mod loops;
 
 use live::{Live, fresh_uuid, in_cell, ip, unrelated_events_go_through, write_uevent};
 use std::os::fd::AsRawFd;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 #[test]
@@ -70,6 +71,78 @@ fn while_rules_compute() {
         unrelated_events_go_through(&mut live, "rules compute");
         let late = live.announced_that("the event whose rules compute", |m| m.get("SYNTH_UUID") == uuid);
         assert_eq!((late.get("FIRST"), late.get("LAST"), late.get("HIT")), ("1", "99999", ""));
+        live.stop();
+    });
+}
+
+/// Where jobs stand, by the path of their device.
+fn phase_of(devpath: &str) -> Option<String> {
+    let text = live::run(live::tool_path().to_str().expect("a path"), &["status", "--json=short"]);
+    let status: serde_json::Value = serde_json::from_str(&text).expect("a status");
+    let jobs = status["jobs"].as_array().expect("jobs");
+    let job = jobs.iter().find(|job| job["devpath"] == devpath)?;
+    Some(job["phase"].as_str().expect("a phase").to_owned())
+}
+
+/// Whether a client is answered, and then another event goes through, while `action` of a device is in this phase; the
+/// event of the device ends later. Where the phase was over too soon for us the same is tried again.
+fn goes_through_in(live: &mut Live, phase: &str, action: &str, name: &str) {
+    let device = format!("/devices/virtual/mem/{name}");
+    for _ in 0..50 {
+        let (own, other) = (fresh_uuid(), fresh_uuid());
+        write_uevent(&format!("/sys{device}"), &format!("{action} {own}"));
+        let mut seen = phase_of(&device);
+        while seen.as_ref().is_some_and(|seen| seen != phase) {
+            seen = phase_of(&device);
+        }
+        let is_met = seen.is_some();
+        write_uevent("/sys/devices/virtual/mem/full", &format!("change {other}"));
+        let mut uuids = Vec::new();
+        live.announced_that("both events", |m| {
+            uuids.extend([&own, &other].into_iter().find(|uuid| m.get("SYNTH_UUID") == **uuid).cloned());
+            uuids.len() == 2
+        });
+        if is_met && uuids == [other, own] {
+            return;
+        }
+        if action == "remove" {
+            write_uevent(&format!("/sys{device}"), &format!("add {}", fresh_uuid()));
+        }
+    }
+    panic!("{action} of {name}: nobody was let in while it was in {phase:?}");
+}
+
+fn count(folder: &str) -> usize {
+    std::fs::read_dir(folder).map_or(0, Iterator::count)
+}
+
+/// Thousands of symlinks and tags of one device are made and removed in portions.
+#[test]
+fn while_one_event_has_thousands_of_effects() {
+    const TAGS: usize = 20_000;
+    const LINKS: usize = 5_000;
+    in_cell(|| {
+        let tags = (0..TAGS).map(|n| format!("KERNEL==\"null\", TAG+=\"t{n}\"\n"));
+        let numbers: Vec<usize> = (0..LINKS).collect();
+        let links = numbers.chunks(80).map(|some| {
+            let names: Vec<String> = some.iter().map(|n| format!("many/{n}")).collect();
+            format!("KERNEL==\"zero\", SYMLINK+=\"{}\"\n", names.join(" "))
+        });
+        let rules: String = tags.chain(links).collect();
+        let mut live = Live::start(&rules);
+        goes_through_in(&mut live, "tags", "add", "null");
+        goes_through_in(&mut live, "symlinks", "add", "zero");
+        let tagged =
+            || (0..TAGS).filter(|n| Path::new(&format!("/run/udev/tags/t{n}/c1:3")).exists()).count();
+        assert_eq!((tagged(), count("/dev/many"), count("/run/udev/links")), (TAGS, LINKS, LINKS));
+        assert_eq!(live::record("c1:3").lines().filter(|line| line.starts_with("G:")).count(), TAGS);
+        assert_eq!(live::record("c1:5").lines().filter(|line| line.starts_with("S:")).count(), LINKS);
+        goes_through_in(&mut live, "remove record", "remove", "null");
+        goes_through_in(&mut live, "symlinks", "remove", "zero");
+        assert_eq!((tagged(), count("/dev/many"), count("/run/udev/links")), (0, 0, 0));
+        let text = live::run(live::tool_path().to_str().expect("a path"), &["status", "--json=short"]);
+        let status: serde_json::Value = serde_json::from_str(&text).expect("a status");
+        println!("the longest turn took {} us", status["turns"]["longest_turn_usec"]);
         live.stop();
     });
 }

@@ -146,6 +146,7 @@ impl Trial {
             Need::Driver { ifname, .. } => Fact::Driver(rtnl::driver(&ifname).map_err(|e| Errno::of(&e))),
             // All these requests change a link.
             Need::Rtnl(_) | Need::Undo(_) => Fact::Rtnl(Ok(())),
+            Need::Turn(progress) => Fact::Turn(progress),
         })
     }
 

@@ -11,7 +11,6 @@ use crate::helper::operations;
 use crate::links::{self, Table};
 use crate::model::{Errno, Event, Now};
 use crate::rules::Ask;
-use crate::sys::clock::monotonic;
 use bstr::BString;
 use log::LevelFilter;
 use std::collections::HashMap;
@@ -24,8 +23,6 @@ pub(super) struct Here<'a> {
     /// A job with a level of its own is served outside, where the level is set.
     pub levels: &'a HashMap<JobId, LevelFilter>,
     pub now: Now,
-    /// Rules go on until then, without a pause.
-    pub until: Now,
     /// What the requests that were taken need first.
     pub needs: Vec<(JobId, Need)>,
 }
@@ -74,7 +71,7 @@ impl AtOnce for Here<'_> {
     }
 
     fn has_time(&mut self) -> bool {
-        monotonic() < self.until
+        self.world.turn.has_time()
     }
 }
 
@@ -125,11 +122,9 @@ impl Shell {
 
     /// Tries the task of a job again with one fact more.
     pub(super) fn learn(&mut self, job: JobId, fact: Fact) {
+        self.world.turn.begin(self.now);
         if let Some(mut pending) = self.world.pending.remove(&job) {
-            // Nothing was asked yet.
-            if fact != Fact::LinksRead {
-                pending.facts.push(fact);
-            }
+            pending.learn(fact);
             self.attempt(job, pending);
         }
     }
@@ -165,6 +160,7 @@ impl Shell {
             Need::Undo(request) => {
                 self.links.request(request, RtnlFor::Job(job), self.now + self.settings.event_timeout);
             }
+            Need::Turn(progress) => self.resting.push_back((job, Fact::Turn(progress))),
         }
     }
 }

@@ -6,6 +6,7 @@
 //! way is of an event that nobody will end: that device is triggered, else whoever waits for it waits for ever.
 
 use super::coldplug::Action;
+use super::portions::{Owner, Parts, Progress};
 use super::shell::Shell;
 use super::task::World;
 use crate::engine::Engine;
@@ -13,6 +14,7 @@ use crate::links::Table;
 use crate::model::event::OrderedSet;
 use crate::model::record::Record;
 use crate::model::{DeviceId, Now};
+use crate::world::database::Database;
 use bstr::{BString, ByteSlice};
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -29,7 +31,8 @@ pub(super) struct Interrupted {
     ids: Vec<DeviceId>,
     /// An event of these is under way.
     busy: Vec<DeviceId>,
-    claimed: HashMap<DeviceId, Vec<BString>>,
+    /// The device that is being brought in line.
+    current: Option<Box<Agreement>>,
     indexed: HashMap<DeviceId, OrderedSet>,
     /// How to trigger what was interrupted.
     wanted: Vec<(Action, BString)>,
@@ -37,6 +40,21 @@ pub(super) struct Interrupted {
     pub until: Option<Now>,
     /// Then all devices are looked at: events were lost.
     pub is_scan_wanted: bool,
+}
+
+/// What brings one device in line with its record.
+#[derive(Debug)]
+struct Agreement {
+    id: DeviceId,
+    record: Record,
+    devnode: BString,
+    untag: Vec<BString>,
+    tag: Vec<BString>,
+    release: Vec<BString>,
+    claim: Vec<BString>,
+    progress: Progress,
+    /// How to trigger it then.
+    wanted: Option<(Action, BString)>,
 }
 
 impl Shell {
@@ -74,7 +92,6 @@ impl World {
         if let Err(error) = self.claims.sweep_dev() {
             log::warn!("Cannot remove what is left of writing symlinks: {error}");
         }
-        let claimed = self.claims.claims().by_device();
         let indexed = self.database.list_tags().unwrap_or_else(|error| {
             log::warn!("Cannot list the tag index: {error}");
             HashMap::new()
@@ -82,11 +99,11 @@ impl World {
         let numbers = self.claims.number_links();
         let known = self.database.known();
         let ids: HashSet<&DeviceId> =
-            known.chain(claimed.keys()).chain(indexed.keys()).chain(&numbers).collect();
-        Interrupted { ids: ids.into_iter().cloned().collect(), claimed, indexed, ..Interrupted::default() }
+            known.chain(self.claims.claims().devices()).chain(indexed.keys()).chain(&numbers).collect();
+        Interrupted { ids: ids.into_iter().cloned().collect(), indexed, ..Interrupted::default() }
     }
 
-    /// Looks at one device more; false when all were looked at.
+    /// Looks at one device more, or goes on with it; false when all were looked at.
     pub(super) fn look_at_interrupted(
         &mut self,
         links: &Table,
@@ -94,6 +111,10 @@ impl World {
         interrupted: &mut Interrupted,
         now: Now,
     ) -> bool {
+        if let Some(agreement) = interrupted.current.take() {
+            self.go_on_agreeing(engine, interrupted, agreement);
+            return true;
+        }
         let Some(id) = interrupted.ids.pop() else {
             if interrupted.busy.is_empty() {
                 return false;
@@ -107,16 +128,25 @@ impl World {
             return true;
         }
         match self.database.read_record(&id) {
-            Ok(record) => self.agree(links, &id, record, interrupted),
+            Ok(record) => {
+                interrupted.current = self.agreement(links, &id, record, &interrupted.indexed).map(Box::new);
+            }
             Err(error) => log::warn!("Cannot read the record {id}: {error}"),
         }
         true
     }
 
-    fn agree(&mut self, links: &Table, id: &DeviceId, record: Option<Record>, interrupted: &mut Interrupted) {
+    /// None where nothing can be told of the device.
+    fn agreement(
+        &mut self,
+        links: &Table,
+        id: &DeviceId,
+        record: Option<Record>,
+        indexed: &HashMap<DeviceId, OrderedSet>,
+    ) -> Option<Agreement> {
         // Somebody has removed all records: that says nothing of a device that is there.
         if record.is_none() && self.database.is_new() && !self.is_gone(links, id) {
-            return;
+            return None;
         }
         let has_number = matches!(id, DeviceId::Block(_) | DeviceId::Char(_));
         if has_number && record.is_none() && self.is_gone(links, id) {
@@ -124,25 +154,57 @@ impl World {
         }
         let record = record.unwrap_or_default();
         let none = OrderedSet::default();
-        let indexed = interrupted.indexed.get(id).unwrap_or(&none);
-        if let Err(error) = self.database.agree_tags(id, &record, indexed) {
-            log::warn!("Cannot bring the tag index in line with the record {id}: {error}");
-        }
-        let claimed = interrupted.claimed.get(id).map_or(&[][..], Vec::as_slice);
+        let (untag, tag) = Database::differing_tags(&record, indexed.get(id).unwrap_or(&none));
         let is_under_way = UNDER_WAY.iter().any(|name| record.properties.get(*name).is_some());
-        if claimed.is_empty() && record.links.is_empty() && !is_under_way {
+        let has_links = !record.links.is_empty() || self.claims.claims().has_links(id);
+        let mut device = None;
+        if has_links || is_under_way {
+            let sysfs = &self.answers.sysfs;
+            device = sysfs.device_of_id(id).and_then(|devpath| sysfs.device(&devpath));
+        }
+        let devnode = device.as_ref().and_then(|device| device.devnode.as_ref());
+        let (release, claim) = self.claims.differences(id, &record, devnode.map(|node| node.as_bstr()));
+        Some(Agreement {
+            id: id.clone(),
+            devnode: devnode.cloned().unwrap_or_default(),
+            untag,
+            tag,
+            release,
+            claim,
+            progress: Progress::default(),
+            wanted: device.filter(|_| is_under_way).map(|device| {
+                // One that was never initialized is new.
+                let is_new = record.usec_initialized.is_none();
+                (if is_new { Action::Add } else { Action::Change }, device.devpath)
+            }),
+            record,
+        })
+    }
+
+    /// Does a portion more. An event may have come meanwhile: it decides, and then the device is looked at anew.
+    fn go_on_agreeing(&mut self, engine: &Engine, interrupted: &mut Interrupted, mut it: Box<Agreement>) {
+        if engine.has_event_of(&it.id) {
+            return interrupted.busy.push(it.id);
+        }
+        if it.progress.has_begun() && !self.is_record(&it.id, &it.record) {
+            return interrupted.ids.push(it.id);
+        }
+        let Agreement { id, devnode, record, untag, tag, release, claim, progress, .. } = &mut *it;
+        let owner = Owner { id, devnode, priority: record.priority, title: None };
+        let all =
+            [Parts::RemoveTags(untag), Parts::AddTags(tag), Parts::Release(release), Parts::Claim(claim)];
+        if !self.do_parts(owner, &all, progress) {
+            interrupted.current = Some(it);
             return;
         }
-        let sysfs = &self.answers.sysfs;
-        let device = sysfs.device_of_id(id).and_then(|devpath| sysfs.device(&devpath));
-        let devnode = device.as_ref().and_then(|device| device.devnode.as_ref());
-        for error in self.claims.agree(id, &record, claimed, devnode.map(|node| node.as_bstr())) {
-            log::warn!("{error}");
+        if let Err(error) = progress.result() {
+            log::warn!("Cannot bring the tag index in line with the record {id}: {error}");
         }
-        if let Some(device) = device.filter(|_| is_under_way) {
-            // One that was never initialized is new.
-            let action = if record.usec_initialized.is_some() { Action::Change } else { Action::Add };
-            interrupted.wanted.push((action, device.devpath));
-        }
+        interrupted.wanted.extend(it.wanted);
+    }
+
+    /// Whether the record of a device says the same as when it was looked at.
+    fn is_record(&mut self, id: &DeviceId, before: &Record) -> bool {
+        self.database.read_record(id).is_ok_and(|record| record.unwrap_or_default() == *before)
     }
 }

@@ -3,6 +3,7 @@
 //! Must stay true: each failed operation gives one line with verb, object and reason, and the job is
 //! told; nothing in here waits.
 
+use super::portions::{Owner, Parts};
 use super::task::{Fact, Need, World};
 use crate::engine::JobId;
 use crate::helper::operations::Operation;
@@ -10,7 +11,6 @@ use crate::links::{Lookup, Table, request};
 use crate::model::effect::{Done, Effect};
 use crate::model::{Errno, Event, IfIndex, announcement};
 use crate::sys::netlink;
-use crate::world::claims_dir::LinkError;
 use crate::world::nodes;
 use bstr::BString;
 use std::io;
@@ -81,30 +81,38 @@ impl World {
                 }
             }
             Effect::WriteRecord { id, record, sticky, keep_empty, is_end } => {
-                let result = self.write_store(|world| match is_end {
-                    true => world.database.end_record(id, record, *sticky, *keep_empty),
-                    false => world.database.write_record(id, record, *sticky, *keep_empty),
-                });
-                self.database.remember(id, &event.properties);
-                if result.is_ok() {
-                    self.record_stands(event, effect);
+                let what = format_args!("{title}: cannot write the record {id}");
+                let mut rest = None;
+                if !World::is_at_rest(facts) {
+                    let result = self.write_store(|world| match is_end {
+                        true => world.database.end_record(id, record, *sticky, *keep_empty),
+                        false => world.database.write_record(id, record, *sticky, *keep_empty),
+                    });
+                    self.database.remember(id, &event.properties);
+                    if result.is_err() {
+                        return Ok(self.written(what, result));
+                    }
+                    rest = self.rest_of(effect);
                 }
-                self.written(format_args!("{title}: cannot write the record {id}"), result)
+                self.remove_rest(event, id, rest, facts)?;
+                Done::Ok
             }
             Effect::RemoveRecord { id } => {
-                self.record_stands(event, effect);
+                let rest = if World::is_at_rest(facts) { None } else { self.rest_of(effect) };
+                self.remove_rest(event, id, rest, facts)?;
                 let result = self.database.remove_record(id);
                 io_done(format_args!("{title}: cannot remove the record {id}"), result)
             }
             Effect::AddTags { id, tags } => {
-                let result = self.write_store(|world| world.database.add_tags(id, tags));
-                self.watch_new_tags();
+                let parts = [Parts::AddTags(tags.as_slice())];
+                let result = self.do_parts_of_effect(Owner::of(event, id), &parts, facts)?;
                 self.written(format_args!("{title}: cannot write the tag index"), result)
             }
-            Effect::RemoveTags { id, tags } => io_done(
-                format_args!("{title}: cannot clean the tag index"),
-                self.database.remove_tags(id, tags),
-            ),
+            Effect::RemoveTags { id, tags } => {
+                let parts = [Parts::RemoveTags(tags.as_slice())];
+                let result = self.do_parts_of_effect(Owner::of(event, id), &parts, facts)?;
+                io_done(format_args!("{title}: cannot clean the tag index"), result)
+            }
             Effect::DropWatch { id } => {
                 self.watches.drop_watch(id);
                 Done::Ok
@@ -130,14 +138,10 @@ impl World {
                 )
             }
             Effect::Links { id, devnode, priority, release, claim } => {
-                let mut errors = self.claims.apply(id, devnode, *priority, release, claim);
-                if errors.iter().any(LinkError::is_of_missing_folder) && self.mend_folders() {
-                    errors = self.claims.apply(id, devnode, *priority, release, claim);
-                }
-                // An error on one symlink does not keep the others.
-                for error in errors {
-                    log::warn!("{title}: {error}");
-                }
+                let owner = Owner { id, devnode, priority: *priority, title: Some(title) };
+                let parts = [Parts::Release(release), Parts::Claim(claim)];
+                // What fails of them fails no event.
+                let _ = self.do_parts_of_effect(owner, &parts, facts)?;
                 Done::Ok
             }
             Effect::NumberLink { block, devnum, devnode, present } => {

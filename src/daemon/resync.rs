@@ -15,20 +15,18 @@
 
 use super::coldplug::Action;
 use super::interrupted::Interrupted;
+use super::portions::{Owner, Parts, Progress, Rest};
 use super::shell::Shell;
 use super::task::World;
-use crate::engine::Input;
+use crate::engine::{Engine, Input};
 use crate::links::{Lookup, Table};
-use crate::model::{DevNum, DeviceId, Errno, LinkSet, Now, SeqNum};
+use crate::model::{DevNum, DeviceId, Errno, Now, SeqNum};
 use crate::sys::clock::monotonic;
 use crate::world::enumerate::{self, Filter, Kind, Scan};
 use bstr::{BString, ByteSlice};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashSet};
 use std::time::Duration;
-
-/// How long it goes on in one turn of the loop.
-const SLICE: Duration = Duration::from_millis(1);
 
 /// Between two looks for a device that is not there: longer than the kernel takes from the end of its folder
 /// to its last event.
@@ -55,7 +53,13 @@ enum Stage {
     /// These are not there; is an event of them on its way?
     Wait { until: Now, gone: Vec<DeviceId> },
     /// These go. Removals are numbered downwards from here.
-    Remove { gone: Vec<DeviceId>, busy: Vec<DeviceId>, number: SeqNum, removed: usize },
+    Remove {
+        gone: Vec<DeviceId>,
+        busy: Vec<DeviceId>,
+        number: SeqNum,
+        removed: usize,
+        current: Option<Box<Removal>>,
+    },
 }
 
 #[derive(Debug)]
@@ -81,6 +85,25 @@ impl PartialOrd for InOrder {
     fn partial_cmp(&self, other: &InOrder) -> Option<Ordering> {
         Some(self.cmp(other))
     }
+}
+
+/// A device that is gone, while what it has left is removed in portions.
+#[derive(Debug)]
+pub(super) struct Removal {
+    pub id: DeviceId,
+    rest: Rest,
+    progress: Progress,
+}
+
+/// What has become of a [`Removal`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Removed {
+    Partly,
+    Whole,
+    /// An event of the device waits or runs.
+    IsBusy,
+    /// The device has come back and its event was handled.
+    IsThere,
 }
 
 impl Resync {
@@ -139,7 +162,7 @@ impl Shell {
         {
             let number = self.engine.newest().unwrap_or(SeqNum(1));
             let gone = std::mem::take(gone);
-            self.resync.stage = Stage::Remove { gone, busy: Vec::new(), number, removed: 0 };
+            self.resync.stage = Stage::Remove { gone, busy: Vec::new(), number, removed: 0, current: None };
         }
         if let Stage::Interrupted(interrupted) = &mut self.resync.stage
             && interrupted.until.is_some_and(|until| until <= self.now)
@@ -149,8 +172,8 @@ impl Shell {
         if !self.resync_has_work() {
             return;
         }
-        let until = monotonic() + SLICE;
-        while self.resync_has_work() && monotonic() < until {
+        self.world.turn.begin(monotonic());
+        while self.resync_has_work() && self.world.turn.has_time() {
             let stage = std::mem::take(&mut self.resync.stage);
             self.resync.stage = self.resync_step(stage);
         }
@@ -193,7 +216,19 @@ impl Shell {
                 None if gone.is_empty() => Stage::Idle,
                 None => Stage::Wait { until: self.now + SECOND_LOOK, gone },
             },
-            Stage::Remove { mut gone, mut busy, mut number, mut removed } => {
+            Stage::Remove { mut gone, mut busy, mut number, mut removed, current } => {
+                let links = &mut self.links.exchange.table;
+                if let Some(mut removal) = current {
+                    return match self.world.go_on_removing(links, &self.engine, &mut removal) {
+                        Removed::Partly => {
+                            Stage::Remove { gone, busy, number, removed, current: Some(removal) }
+                        }
+                        ended => {
+                            busy.extend((ended == Removed::IsBusy).then_some(removal.id));
+                            Stage::Remove { gone, busy, number, removed, current: None }
+                        }
+                    };
+                }
                 let Some(id) = gone.pop() else {
                     if removed > 0 {
                         log::warn!("{removed} devices are gone without an event: they are removed");
@@ -204,13 +239,14 @@ impl Shell {
                         false => Stage::Wait { until: self.now + SECOND_LOOK, gone: busy },
                     };
                 };
+                let mut current = None;
                 if self.engine.has_event_of(&id) {
                     busy.push(id);
                 } else if self.is_gone(&id) {
-                    self.remove_device(&id, &mut number);
+                    current = self.remove_device(&id, &mut number).map(Box::new);
                     removed += 1;
                 }
-                Stage::Remove { gone, busy, number, removed }
+                Stage::Remove { gone, busy, number, removed, current }
             }
         }
     }
@@ -247,14 +283,17 @@ impl Shell {
         self.world.is_gone(&self.links.exchange.table, id)
     }
 
-    fn remove_device(&mut self, id: &DeviceId, number: &mut SeqNum) {
+    fn remove_device(&mut self, id: &DeviceId, number: &mut SeqNum) -> Option<Removal> {
         let removal = self.engine.free_below(*number).and_then(|free| {
             *number = free;
             self.world.database.removal(id, free)
         });
         match removal {
-            Some(removal) => self.inbox.push_back(Input::Uevent(removal)),
-            None => self.world.drop_device(&mut self.links.exchange.table, id),
+            Some(removal) => {
+                self.inbox.push_back(Input::Uevent(removal));
+                None
+            }
+            None => Some(self.world.begin_removing(id)),
         }
     }
 }
@@ -262,8 +301,7 @@ impl Shell {
 impl World {
     /// All devices of which there is something in `/run/udev` or `/dev`, as far as we know.
     pub(super) fn all_known(&self) -> HashSet<DeviceId> {
-        let claimed = self.claims.claims().by_device();
-        self.database.known_or_tagged().chain(claimed.keys()).cloned().collect()
+        self.database.known_or_tagged().chain(self.claims.claims().devices()).cloned().collect()
     }
 
     /// Whether there is no such device any more. Where that cannot be told, there is.
@@ -296,24 +334,50 @@ impl World {
             || folders.iter().any(|folder| self.answers.sysfs.exists(folder, subsystem))
     }
 
-    /// Removes record, tags, claims and watch of a device that is gone, and tells nobody: all that is known of it is
-    /// what an earlier daemon has left behind.
-    pub(super) fn drop_device(&mut self, links: &mut Table, id: &DeviceId) {
+    /// Begins to remove record, tags, claims and watch of a device that is gone, and tells nobody: all that is known
+    /// of it is what an earlier daemon has left behind. [`World::go_on_removing`] does it.
+    pub(super) fn begin_removing(&mut self, id: &DeviceId) -> Removal {
         self.watches.drop_watch(id);
-        let dropped = self.database.read_record(id).and_then(|record| {
-            let record = record.unwrap_or_default();
-            let released: Vec<BString> = record.links.iter().map(|link| link.to_owned()).collect();
-            for error in self.claims.apply(id, b"", 0, &released, &[]) {
-                log::warn!("{error}");
+        let mut progress = Progress::default();
+        let mut rest = Rest::default();
+        match self.database.read_record(id) {
+            Ok(record) => {
+                let record = record.unwrap_or_default();
+                // Others may have removed the record, which knew of these.
+                let links = self.claims.links_beside(id, &record.links);
+                let tags = self.database.tags_beside(id, &record.tags);
+                rest.links = record.links.as_slice().iter().cloned().chain(links).collect();
+                rest.tags = record.tags.as_slice().iter().cloned().chain(tags).collect();
             }
-            // Others may have removed the record, which knew of these.
-            for error in self.claims.keep_only(id, b"", &LinkSet::default()) {
-                log::warn!("{error}");
+            Err(error) => progress.fail(&error),
+        }
+        Removal { id: id.clone(), rest, progress }
+    }
+
+    /// Removes a portion more. The device may have come back meanwhile: then its event decides, and removes what is
+    /// left here.
+    pub(super) fn go_on_removing(
+        &mut self,
+        links: &mut Table,
+        engine: &Engine,
+        removal: &mut Removal,
+    ) -> Removed {
+        let Removal { id, rest, progress } = removal;
+        if progress.has_begun() {
+            if engine.has_event_of(id) {
+                return Removed::IsBusy;
             }
-            self.database.remove_tags(id, &record.tags)?;
-            self.database.remove_record(id)
-        });
-        if let Err(error) = dropped {
+            if !self.is_gone(links, id) {
+                return Removed::IsThere;
+            }
+        }
+        let owner = Owner { id, devnode: b"", priority: 0, title: None };
+        if !self.do_parts(owner, &[Parts::Release(&rest.links), Parts::RemoveTags(&rest.tags)], progress) {
+            self.unfinished.end_half_way(id);
+            return Removed::Partly;
+        }
+        self.unfinished.ends_half_way(id);
+        if let Err(error) = progress.result().and_then(|()| self.database.remove_record(id)) {
             log::warn!("Cannot drop what {id} has left behind: {error}");
             if Errno::of(&error).is_shortage() {
                 self.unfinished.is_left(id);
@@ -323,6 +387,7 @@ impl World {
             links.forget(*ifindex);
         }
         self.remove_number_link(id);
+        Removed::Whole
     }
 
     /// Removes the symlink by number that a device has left.

@@ -14,6 +14,7 @@ use super::control::Control;
 use super::intake::Intake;
 use super::leftovers::Leftovers;
 use super::links::{Answered, Links, RtnlFor};
+use super::portions::MAX_WORK;
 use super::questions::Questions;
 use super::queue_file::QueueFile;
 use super::readiness::Readiness;
@@ -38,10 +39,6 @@ use log::LevelFilter;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
 use std::time::Duration;
-
-/// How long jobs are worked on in one turn, before sources are looked at again; and how long the rules of one
-/// event go on before they pause.
-const MAX_WORK: Duration = Duration::from_millis(1);
 
 /// Who has asked a helper.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,6 +79,10 @@ pub struct Shell {
     pub(super) facts: VecDeque<(JobId, Fact)>,
     /// Whose turn it is: facts, or events to start.
     pub(super) facts_next: bool,
+    /// Jobs whose effect of many parts has paused, in the order of their turns.
+    pub(super) resting: VecDeque<(JobId, Fact)>,
+    /// Whose turn it is: these, or jobs whose rules have paused.
+    pub(super) resting_next: bool,
     pub poll: mio::Poll,
     pub sources: Sources,
     pub intake: Intake,
@@ -156,7 +157,7 @@ impl Shell {
 
     /// All that came in was handled.
     fn is_through(&self) -> bool {
-        self.inbox.is_empty() && self.replies.is_empty() && self.facts.is_empty()
+        self.inbox.is_empty() && self.replies.is_empty() && self.facts.is_empty() && self.resting.is_empty()
     }
 
     /// Nothing is queued, running or under way.
@@ -197,6 +198,7 @@ impl Shell {
         let busy = !self.inbox.is_empty()
             || !self.replies.is_empty()
             || !self.facts.is_empty()
+            || !self.resting.is_empty()
             || self.may_start()
             || self.engine.can_go_on()
             || self.intake.is_ready()
@@ -205,6 +207,7 @@ impl Shell {
             || self.links.is_ready()
             || self.world.watches.is_ready()
             || self.resync_has_work()
+            || (self.world.unfinished.is_finishing() && !self.exiting)
             || self.control.as_ref().is_some_and(Control::has_unread);
         if busy {
             return Some(Duration::ZERO);
@@ -349,12 +352,22 @@ impl Shell {
             }
             self.drain_replies();
         }
-        // Rules that take long get as much time as all others together.
-        if self.engine.can_go_on() {
-            self.now = monotonic();
-            self.input(Input::GoOn);
-            self.drain_replies();
+        self.go_on_with_one();
+    }
+
+    /// Rules and effects that take long get as much time as all others together.
+    fn go_on_with_one(&mut self) {
+        if self.resting.is_empty() && !self.engine.can_go_on() {
+            return;
         }
+        self.now = monotonic();
+        self.resting_next = !self.resting_next || !self.engine.can_go_on();
+        let resting = if self.resting_next { self.resting.pop_front() } else { None };
+        match resting {
+            Some((job, fact)) => self.learn(job, fact),
+            None => self.input(Input::GoOn),
+        }
+        self.drain_replies();
     }
 
     /// Whether there is an event to start that does not wait for new rules.
@@ -375,13 +388,13 @@ impl Shell {
             recorder.record(&input, self.now);
         }
         self.stats.inputs += 1;
+        self.world.turn.begin(self.now);
         let mut here = Here {
             world: &mut self.world,
             links: &mut self.links.exchange.table,
             recorder: self.recorder.as_mut(),
             levels: &self.job_levels,
             now: self.now,
-            until: self.now + MAX_WORK,
             needs: Vec::new(),
         };
         if matches!(&input, Input::Uevent(uevent) if uevent.subsystem == "bus") {

@@ -378,6 +378,8 @@ fn assemble(
         replies: VecDeque::new(),
         facts: VecDeque::new(),
         facts_next: false,
+        resting: VecDeque::new(),
+        resting_next: false,
         intake,
         links,
         children,

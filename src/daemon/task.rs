@@ -3,11 +3,12 @@
 //! the same task is tried again with one [`Fact`] more. So all waiting has one form, whoever waits for
 //! what, and a task that is dropped needs no undoing.
 //!
-//! Must stay true: a try does nothing that a second try must not do again, but for its last step;
-//! nothing in here waits.
+//! Must stay true: a try does nothing that a second try must not do again, but for its last step, and for effects of
+//! many parts ([`super::portions`]), whose need says how far they have come; nothing in here waits.
 
 use super::absent::{Absent, Family};
 use super::disks::DiskLocks;
+use super::portions::{Progress, Turn};
 use super::slow::SlowAttributes;
 use super::unfinished::Unfinished;
 use super::watch::{FollowUps, Watches};
@@ -73,6 +74,8 @@ pub enum Need {
     Rtnl(Vec<u8>),
     /// One that takes back what an earlier one did: it has a time of its own.
     Undo(Vec<u8>),
+    /// Another turn: of its parts so many are done.
+    Turn(Progress),
 }
 
 /// How a need was met.
@@ -88,6 +91,8 @@ pub enum Fact {
     Driver(Result<BString, Errno>),
     /// Somebody else has asked the same; what was learned by that is known now.
     Asked,
+    /// The next turn has come. It is the only fact of its task.
+    Turn(Progress),
 }
 
 /// What is remembered of a job while it asks.
@@ -102,6 +107,18 @@ struct Memory {
 pub(super) struct Pending {
     pub task: Task,
     pub facts: Vec<Fact>,
+}
+
+impl Pending {
+    /// Takes what came.
+    pub(super) fn learn(&mut self, fact: Fact) {
+        match fact {
+            // Nothing was asked yet.
+            Fact::LinksRead => {}
+            Fact::Turn(_) => self.facts = vec![fact],
+            fact => self.facts.push(fact),
+        }
+    }
 }
 
 /// What questions are answered from. Nothing in it changes the system: what does is a need.
@@ -139,6 +156,8 @@ pub struct World {
     pub(super) pending: HashMap<JobId, Pending, BuildFnv>,
     /// What failed for want of room.
     pub unfinished: Unfinished,
+    /// How long work goes on.
+    pub(super) turn: Turn,
     /// A folder in `/run/udev` was gone and was made anew, or could not be.
     pub(super) mended: Option<io::Result<()>>,
 }
@@ -169,6 +188,7 @@ impl World {
             locks: DiskLocks::default(),
             pending: HashMap::default(),
             unfinished: Unfinished::default(),
+            turn: Turn::default(),
             mended: None,
         })
     }
@@ -656,6 +676,6 @@ fn builtin_fact(fact: &Fact) -> Option<builtin::Fact> {
         Fact::Helper(HelperReply::Done(result)) => builtin::Fact::Written(*result),
         Fact::Helper(HelperReply::Attr { .. }) => return None,
         Fact::Helper(_) => builtin::Fact::Hung,
-        Fact::Exit(_) | Fact::Asked | Fact::LinksRead => return None,
+        Fact::Exit(_) | Fact::Asked | Fact::LinksRead | Fact::Turn(_) => return None,
     })
 }

@@ -10,12 +10,14 @@
 //! themselves what of theirs is not on disk; here is the rest.
 
 use super::coldplug::Action;
+use super::resync::{Removal, Removed};
 use super::shell::Shell;
 use super::task::World;
 use crate::engine::Engine;
 use crate::links::Table;
-use crate::model::effect::{Effect, Sticky};
-use crate::model::{self, DeviceId, Errno, Event, LinkSet, Now};
+use crate::model::effect::Effect;
+use crate::model::{self, DeviceId, Errno, Event, Now};
+use crate::sys::clock::monotonic;
 use bstr::BString;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io;
@@ -44,8 +46,28 @@ pub struct Unfinished {
     too_many_half_way: bool,
     /// Static nodes could not be set up.
     pub(super) static_nodes: bool,
+    /// What is being done again.
+    finishing: Option<Finishing>,
     due: Option<Now>,
     pause: Duration,
+}
+
+/// What is still to be done again, one thing after the other: there may be thousands, and the loop goes on meanwhile.
+#[derive(Debug)]
+enum Finishing {
+    Records(Vec<DeviceId>),
+    Links(Vec<BString>),
+    /// Nodes to be watched.
+    Watches(Vec<DeviceId>),
+    /// What removed devices have left.
+    Gone(Vec<DeviceId>),
+    /// The same of one of them, and the others.
+    Removal(Box<Removal>, Vec<DeviceId>),
+    /// Failed events, and which of them are to be triggered.
+    Events {
+        ids: Vec<DeviceId>,
+        wanted: Vec<(Action, BString)>,
+    },
 }
 
 impl Default for Unfinished {
@@ -57,6 +79,7 @@ impl Default for Unfinished {
             half_way: HashSet::new(),
             too_many_half_way: false,
             static_nodes: false,
+            finishing: None,
             due: None,
             pause: FIRST_PAUSE,
         }
@@ -117,7 +140,8 @@ impl Unfinished {
         }
     }
 
-    fn end_half_way(&mut self, id: &DeviceId) {
+    /// An event, or the removal of what a device has left, ended half-way, or is half-way and may end so.
+    pub(super) fn end_half_way(&mut self, id: &DeviceId) {
         if self.half_way.len() < MAX_HALF_WAY {
             self.half_way.insert(id.clone());
         } else {
@@ -134,7 +158,7 @@ impl Unfinished {
 
     /// The record stands as its event wanted, or is gone. Whether an earlier event may have left more than that one
     /// knows.
-    fn ends_half_way(&mut self, id: &DeviceId) -> bool {
+    pub(super) fn ends_half_way(&mut self, id: &DeviceId) -> bool {
         self.too_many_half_way || (!self.half_way.is_empty() && self.half_way.remove(id))
     }
 
@@ -145,6 +169,11 @@ impl Unfinished {
 
     fn has_devices(&self) -> bool {
         self.too_many || self.static_nodes || !self.events.is_empty() || !self.gone.is_empty()
+    }
+
+    /// Whether something is being done again.
+    pub(super) fn is_finishing(&self) -> bool {
+        self.finishing.is_some()
     }
 
     /// When to look for room.
@@ -172,75 +201,114 @@ impl Unfinished {
 }
 
 impl World {
-    /// The record of an event was written, or removed (`links` and `tags` are empty then). What an event that ended
-    /// half-way has left beyond that goes.
-    pub(super) fn record_stands(&mut self, event: &Event, effect: &Effect) {
-        let (id, record) = match effect {
-            Effect::WriteRecord { sticky: Sticky::AsBefore, .. } => return,
-            Effect::WriteRecord { id, record, .. } => (id, Some(record)),
-            Effect::RemoveRecord { id } => (id, None),
-            _ => return,
-        };
-        if !self.unfinished.ends_half_way(id) {
-            return;
-        }
-        let none = LinkSet::default();
-        let (links, tags) = record.map_or((&none, &none), |record| (&record.links, &record.tags));
-        let devnode = event.device.devnode.clone().unwrap_or_default();
-        for error in self.claims.keep_only(id, &devnode, links) {
-            log::warn!("{}: {error}", event.title());
-        }
-        if let Err(error) = self.database.keep_only_tags(id, tags) {
-            log::warn!("{}: cannot clean the tag index: {error}", event.title());
-        }
-    }
-
     /// Whether something waits for room.
     pub(super) fn is_unfinished(&self) -> bool {
         self.unfinished.has_devices()
+            || self.unfinished.is_finishing()
             || self.database.is_unfinished()
             || self.claims.is_unfinished()
             || self.watches.is_unfinished()
     }
 
-    /// Writes what records, claims and watches know not to be on disk.
-    pub(super) fn finish_stores(&mut self) {
+    /// Begins to do again what failed.
+    pub(super) fn begin_finishing(&mut self) {
         let waiting = &self.unfinished.events;
-        if let Err(error) = self.database.finish(|id| waiting.contains_key(id)) {
-            log::debug!("There is no room yet for all records: {error}");
-        }
-        for error in self.claims.finish() {
-            log::debug!("{error}");
-        }
-        self.watches.finish();
+        // The other records are written anew by their events.
+        let records = self.database.unfinished().filter(|id| !waiting.contains_key(id)).cloned().collect();
+        self.unfinished.finishing = Some(Finishing::Records(records));
     }
 
-    pub(super) fn drop_what_is_left(&mut self, links: &mut Table, engine: &Engine) {
-        for id in std::mem::take(&mut self.unfinished.gone) {
-            if engine.has_event_of(&id) {
-                self.unfinished.is_left(&id);
-            } else if self.is_gone(links, &id) {
-                for error in self.claims.keep_only(&id, b"", &LinkSet::default()) {
-                    log::warn!("{error}");
+    /// Does one thing more. Then, when all was done, the events to trigger again, by devpath; their devices stay
+    /// remembered until an event of theirs begins.
+    pub(super) fn go_on_finishing(
+        &mut self,
+        links: &mut Table,
+        engine: &Engine,
+    ) -> Option<Vec<(Action, BString)>> {
+        let next = match self.unfinished.finishing.take()? {
+            Finishing::Records(mut ids) => match ids.pop() {
+                Some(id) => match self.database.finish(&id) {
+                    Ok(()) => Finishing::Records(ids),
+                    Err(error) => {
+                        log::debug!("There is no room yet for all records: {error}");
+                        Finishing::Links(self.claims.take_unfinished())
+                    }
+                },
+                None => Finishing::Links(self.claims.take_unfinished()),
+            },
+            Finishing::Links(mut names) => match names.pop() {
+                Some(link) => {
+                    if let Some(error) = self.claims.finish(&link) {
+                        log::debug!("{error}");
+                    }
+                    Finishing::Links(names)
                 }
-                self.drop_device(links, &id);
-            }
-        }
+                None => Finishing::Watches(self.watches.unwatched().cloned().collect()),
+            },
+            Finishing::Watches(mut ids) => match ids.pop() {
+                Some(id) => {
+                    self.watches.finish(&id);
+                    Finishing::Watches(ids)
+                }
+                None => {
+                    self.watches.finish_notes();
+                    let gone = std::mem::take(&mut self.unfinished.gone);
+                    Finishing::Gone(gone.into_iter().collect())
+                }
+            },
+            Finishing::Gone(mut ids) => match ids.pop() {
+                Some(id) => self.finish_removed(links, engine, id, ids),
+                None => {
+                    let ids = self.unfinished.events.keys().cloned().collect();
+                    Finishing::Events { ids, wanted: Vec::new() }
+                }
+            },
+            Finishing::Removal(mut removal, ids) => match self.go_on_removing(links, engine, &mut removal) {
+                Removed::Partly => Finishing::Removal(removal, ids),
+                ended => {
+                    if ended == Removed::IsBusy {
+                        self.unfinished.is_left(&removal.id);
+                    }
+                    Finishing::Gone(ids)
+                }
+            },
+            Finishing::Events { mut ids, mut wanted } => match ids.pop() {
+                Some(id) => {
+                    wanted.extend(self.failed_event(id));
+                    Finishing::Events { ids, wanted }
+                }
+                None => return Some(wanted),
+            },
+        };
+        self.unfinished.finishing = Some(next);
+        None
     }
 
-    /// The events to trigger again, by devpath. The devices stay remembered until an event of theirs begins.
-    pub(super) fn failed_events(&mut self) -> Vec<(Action, BString)> {
-        let sysfs = &self.answers.sysfs;
-        let is_there = |devpath: &BString| sysfs.exists(devpath, b"uevent");
-        let (present, absent): (Vec<_>, Vec<_>) =
-            self.unfinished.events.iter().partition(|(_, (_, devpath))| is_there(devpath));
-        let wanted = present.into_iter().map(|(_, wanted)| wanted.clone()).collect();
-        let absent: Vec<DeviceId> = absent.into_iter().map(|(id, _)| id.clone()).collect();
-        for id in absent {
-            self.unfinished.events.remove(&id);
+    /// What is left of a removed device goes, if it still is gone.
+    fn finish_removed(
+        &mut self,
+        links: &Table,
+        engine: &Engine,
+        id: DeviceId,
+        others: Vec<DeviceId>,
+    ) -> Finishing {
+        if engine.has_event_of(&id) {
             self.unfinished.is_left(&id);
+        } else if self.is_gone(links, &id) {
+            return Finishing::Removal(Box::new(self.begin_removing(&id)), others);
         }
-        wanted
+        Finishing::Gone(others)
+    }
+
+    /// How to trigger a device whose event failed.
+    fn failed_event(&mut self, id: DeviceId) -> Option<(Action, BString)> {
+        let (action, devpath) = self.unfinished.events.get(&id)?;
+        if self.answers.sysfs.exists(devpath, b"uevent") {
+            return Some((*action, devpath.clone()));
+        }
+        self.unfinished.events.remove(&id);
+        self.unfinished.is_left(&id);
+        None
     }
 
     /// Whether there is room now. That a folder is gone may have been hidden by what failed before.
@@ -257,6 +325,9 @@ impl World {
 impl Shell {
     /// Does again what failed, if something did, its time has come and there is room.
     pub(super) fn finish_what_failed(&mut self) {
+        if self.world.unfinished.is_finishing() && !self.exiting {
+            return self.go_on_finishing();
+        }
         let is_needed = self.world.is_unfinished() || self.queue_file.is_stuck() || self.is_unmendable;
         if self.exiting || !self.world.unfinished.is_due(is_needed, self.now) {
             return;
@@ -269,12 +340,28 @@ impl Shell {
         if !self.world.look_for_room() {
             return self.mend_run_folder();
         }
-        self.world.finish_stores();
         if std::mem::take(&mut self.world.unfinished.static_nodes) {
             self.set_up_static_nodes();
         }
-        self.world.drop_what_is_left(&mut self.links.exchange.table, &self.engine);
-        let wanted = self.world.failed_events();
+        self.world.begin_finishing();
+        self.go_on_finishing();
+    }
+
+    /// The next slice.
+    fn go_on_finishing(&mut self) {
+        self.world.turn.begin(monotonic());
+        while self.world.unfinished.is_finishing() {
+            let links = &mut self.links.exchange.table;
+            if let Some(wanted) = self.world.go_on_finishing(links, &self.engine) {
+                return self.trigger_failed(wanted);
+            }
+            if !self.world.turn.has_time() {
+                return;
+            }
+        }
+    }
+
+    fn trigger_failed(&mut self, wanted: Vec<(Action, BString)>) {
         if !wanted.is_empty() {
             log::info!("There is room again: {} devices whose events failed are triggered", wanted.len());
             let wanted = wanted.into_iter().map(|(action, devpath)| (action, self.syspath(&devpath)));

@@ -113,13 +113,21 @@ impl Watches {
         self.is_unnoted || !self.unwatched.is_empty()
     }
 
-    /// Does again what failed for want of room.
-    pub(super) fn finish(&mut self) {
-        for (id, devnode) in std::mem::take(&mut self.unwatched) {
-            if let Err(error) = self.add_watch(&id, devnode.as_ref()) {
-                log::debug!("Cannot watch {devnode} yet: {error}");
-            }
+    /// The devices whose nodes could not be watched.
+    pub(super) fn unwatched(&self) -> impl Iterator<Item = &DeviceId> {
+        self.unwatched.keys()
+    }
+
+    /// Watches the node of a device that could not be watched, if it still is to be.
+    pub(super) fn finish(&mut self, id: &DeviceId) {
+        let Some(devnode) = self.unwatched.remove(id) else { return };
+        if let Err(error) = self.add_watch(id, devnode.as_ref()) {
+            log::debug!("Cannot watch {devnode} yet: {error}");
         }
+    }
+
+    /// Notes what is watched, where that failed for want of room.
+    pub(super) fn finish_notes(&mut self) {
         if self.is_unnoted {
             if self.dir.is_none() {
                 self.dir =

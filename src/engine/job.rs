@@ -120,7 +120,8 @@ impl Phase {
             Phase::AnnounceRenaming | Phase::Rename | Phase::AltNames => "rename",
             Phase::Node => "node",
             Phase::Links | Phase::NumberLink => "symlinks",
-            Phase::Tags | Phase::Record | Phase::FinalRecord => "record",
+            Phase::Tags => "tags",
+            Phase::Record | Phase::FinalRecord => "record",
             Phase::Delay { .. } => "delay",
             Phase::Run { .. } => "run",
             Phase::Watch => "watch",
@@ -160,6 +161,8 @@ pub struct Job {
     since: Now,
     stage: Stage,
     phase: Phase,
+    /// Where the last request was made; the phase is that which follows.
+    asked_in: Phase,
     awaiting: Awaiting,
     rules: Option<RulesContext>,
     swallowed: Vec<Swallowed>,
@@ -191,6 +194,7 @@ impl Job {
             since: now,
             stage: Stage::Before(Box::new(Outcome::new(event))),
             phase,
+            asked_in: phase,
             awaiting: Awaiting::Nothing,
             rules: None,
             swallowed: ready.swallowed,
@@ -253,19 +257,20 @@ impl Job {
     /// For `status`.
     pub fn status(&self) -> JobStatus {
         let event = self.event();
-        let waits_for = match (&self.awaiting, self.phase) {
+        let phase = if self.awaiting == Awaiting::Nothing { self.phase } else { self.asked_in };
+        let waits_for = match (&self.awaiting, phase) {
             (Awaiting::Answer | Awaiting::Ran(_), _) => self.describe_wait(),
             (_, Phase::LockWait { .. }) => "the lock of the disk".to_string(),
             (_, Phase::Delay { .. }) => "exec_delay".to_string(),
             (Awaiting::Nothing, _) => String::new(),
-            _ => self.phase.name().to_string(),
+            _ => phase.name().to_string(),
         };
         JobStatus {
             job: self.id.0,
             seqnum: event.seqnum.0,
             action: event.action.to_string(),
             devpath: event.device.devpath.to_string(),
-            phase: self.phase.name().to_string(),
+            phase: phase.name().to_string(),
             waits_for,
             since: self.since.as_secs_f64(),
         }
@@ -311,7 +316,8 @@ impl Job {
             return Step::Waiting;
         }
         loop {
-            let step = match self.phase {
+            let phase = self.phase;
+            let step = match phase {
                 Phase::Lock => self.lock(),
                 Phase::LockWait { until } if now < until => return Step::WaitUntil(until),
                 Phase::LockWait { .. } => {
@@ -350,6 +356,7 @@ impl Job {
             if let Some(step) = step {
                 if matches!(step, Step::Ask | Step::Request(_)) {
                     self.since = now;
+                    self.asked_in = phase;
                 }
                 return step;
             }

@@ -13,7 +13,7 @@
 use super::DeviceId;
 use super::event::BuildFnv;
 use bstr::{BStr, BString, ByteSlice};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// Place of a claim among the claims of one symlink; the greatest owns it.
@@ -68,13 +68,18 @@ pub enum Symlink {
 }
 
 /// The claims of one symlink.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Stack {
+    link: Arc<[u8]>,
     by_rank: BTreeMap<Rank, Arc<Claim>>,
     rank_of_id: HashMap<DeviceId, Rank, BuildFnv>,
 }
 
 impl Stack {
+    fn of(link: Arc<[u8]>) -> Stack {
+        Stack { link, by_rank: BTreeMap::new(), rank_of_id: HashMap::default() }
+    }
+
     fn best(&self) -> Option<&Arc<Claim>> {
         let (&(present, ..), claim) = self.by_rank.last_key_value()?;
         present.then_some(claim)
@@ -95,7 +100,9 @@ impl Stack {
 #[derive(Clone, Debug, Default)]
 pub struct Claims {
     /// Labels on media choose names, so the hasher has a seed.
-    stacks: HashMap<BString, Stack>,
+    stacks: HashMap<Arc<[u8]>, Stack>,
+    /// The same by device: a removal looks at the symlinks of its device alone.
+    by_device: HashMap<DeviceId, BTreeSet<Arc<[u8]>>, BuildFnv>,
     /// Number of claims ever made.
     recency: u64,
 }
@@ -110,11 +117,12 @@ impl Claims {
     pub fn claim(&mut self, link: &[u8], id: &DeviceId, priority: i32, devnode: &[u8]) -> Decision {
         self.recency += 1;
         let rank = rank(true, priority, self.recency);
-        if !self.stacks.contains_key(link.as_bstr()) {
-            self.stacks.insert(link.into(), Stack::default());
+        if !self.stacks.contains_key(link) {
+            let name: Arc<[u8]> = link.into();
+            self.stacks.insert(name.clone(), Stack::of(name));
         }
         // Just inserted if it was missing.
-        let Some(stack) = self.stacks.get_mut(link.as_bstr()) else { return Decision::NOTHING };
+        let Some(stack) = self.stacks.get_mut(link) else { return Decision::NOTHING };
         let owner = stack.best().cloned();
         let old = stack.remove(id);
         let same = old.as_ref().filter(|old| old.priority == priority && old.devnode == devnode);
@@ -123,20 +131,29 @@ impl Claims {
             None => Arc::new(Claim { id: id.clone(), priority, devnode: devnode.into() }),
         };
         let entry = if same.is_some() { Entry::Keep } else { Entry::Write };
+        if old.is_none() {
+            self.by_device.entry(id.clone()).or_default().insert(stack.link.clone());
+        }
         stack.insert(rank, claim);
         Decision { entry, symlink: Symlink::between(owner.as_deref(), stack.best()) }
     }
 
     /// `id` no longer wants `/dev/<link>`.
     pub fn release(&mut self, link: &[u8], id: &DeviceId) -> Decision {
-        let Some(stack) = self.stacks.get_mut(link.as_bstr()) else { return Decision::NOTHING };
+        let Some(stack) = self.stacks.get_mut(link) else { return Decision::NOTHING };
         let owner = stack.best().cloned();
         if stack.remove(id).is_none() {
             return Decision::NOTHING;
         }
+        if let Some(links) = self.by_device.get_mut(id) {
+            links.remove(link);
+            if links.is_empty() {
+                self.by_device.remove(id);
+            }
+        }
         let symlink = Symlink::between(owner.as_deref(), stack.best());
         if stack.by_rank.is_empty() {
-            self.stacks.remove(link.as_bstr());
+            self.stacks.remove(link);
             return Decision { entry: Entry::RemoveLast, symlink };
         }
         Decision { entry: Entry::Remove, symlink }
@@ -145,7 +162,7 @@ impl Claims {
     /// The node of this claim is not there: the claim stays, but owns nothing until it is made anew.
     /// Returns the owner that follows.
     pub fn set_absent(&mut self, link: &[u8], id: &DeviceId) -> Option<&Arc<Claim>> {
-        let stack = self.stacks.get_mut(link.as_bstr())?;
+        let stack = self.stacks.get_mut(link)?;
         if let Some((_, priority, recency)) = stack.rank_of_id.get(id).copied()
             && let Some(claim) = stack.remove(id)
         {
@@ -156,18 +173,18 @@ impl Claims {
 
     /// The claim that owns a symlink; None if nobody claims it, or only devices whose nodes are gone.
     pub fn owner(&self, link: &[u8]) -> Option<&Arc<Claim>> {
-        self.stacks.get(link.as_bstr())?.best()
+        self.stacks.get(link)?.best()
     }
 
     /// The claim of a device on a symlink.
     pub fn get(&self, link: &[u8], id: &DeviceId) -> Option<&Arc<Claim>> {
-        let stack = self.stacks.get(link.as_bstr())?;
+        let stack = self.stacks.get(link)?;
         stack.by_rank.get(stack.rank_of_id.get(id)?)
     }
 
     /// The claims of a symlink, the owner first, those whose nodes are gone last.
     pub fn ranked(&self, link: &[u8]) -> impl Iterator<Item = &Arc<Claim>> {
-        self.stacks.get(link.as_bstr()).into_iter().flat_map(|stack| stack.by_rank.values().rev())
+        self.stacks.get(link).into_iter().flat_map(|stack| stack.by_rank.values().rev())
     }
 
     /// All symlinks that someone wants, in no order.
@@ -175,21 +192,24 @@ impl Claims {
         self.stacks.keys().map(|link| link.as_bstr())
     }
 
-    /// The symlinks that a device wants; looks at all there are.
+    /// The symlinks that a device wants, in the order of their names.
     pub fn links_of(&self, id: &DeviceId) -> Vec<BString> {
-        let wanted = self.stacks.iter().filter(|(_, stack)| stack.rank_of_id.contains_key(id));
-        wanted.map(|(link, _)| link.clone()).collect()
+        self.by_device.get(id).into_iter().flatten().map(|link| link.as_bstr().to_owned()).collect()
+    }
+
+    /// Whether a device wants any.
+    pub fn has_links(&self, id: &DeviceId) -> bool {
+        self.by_device.contains_key(id)
+    }
+
+    /// The devices that want some, in no order.
+    pub fn devices(&self) -> impl Iterator<Item = &DeviceId> {
+        self.by_device.keys()
     }
 
     /// The symlinks that each device wants.
     pub fn by_device(&self) -> HashMap<DeviceId, Vec<BString>> {
-        let mut links: HashMap<DeviceId, Vec<BString>> = HashMap::new();
-        for (link, stack) in &self.stacks {
-            for id in stack.rank_of_id.keys() {
-                links.entry(id.clone()).or_default().push(link.clone());
-            }
-        }
-        links
+        self.devices().map(|id| (id.clone(), self.links_of(id))).collect()
     }
 
     /// Number of symlinks that someone wants.

@@ -45,6 +45,11 @@ impl OrderedSet {
     }
 
     /// In insertion order.
+    pub fn as_slice(&self) -> &[BString] {
+        &self.order
+    }
+
+    /// In insertion order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &BStr> {
         self.order.iter().map(|e| e.as_bstr())
     }
@@ -153,6 +158,7 @@ pub fn render_tags(tags: &OrderedSet) -> Option<BString> {
 }
 
 /// See [`Event::title`].
+#[derive(Clone, Copy)]
 pub struct Title<'a>(&'a Event);
 
 impl std::fmt::Display for Title<'_> {

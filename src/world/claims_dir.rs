@@ -3,8 +3,8 @@
 //! * [`ClaimsDir::open`], then [`ClaimsDir::load`] once: the table of an earlier run, from disk.
 //! * [`ClaimsDir::apply`] drops and makes the claims of one event; `/dev/<link>` follows.
 //! * [`ClaimsDir::set_number_link`], [`ClaimsDir::remove_number_link`]: `/dev/block/8:0`.
-//! * [`ClaimsDir::agree`]: what a crash has left is brought in line with the record of a device.
-//! * [`ClaimsDir::finish`]: what failed for want of room is done again.
+//! * [`ClaimsDir::differences`]: what a crash has left, compared with the record of a device.
+//! * [`ClaimsDir::take_unfinished`], [`ClaimsDir::finish`]: what failed for want of room is done again.
 //!
 //! Who owns a symlink is decided in `model::claims`; this file makes the disk agree. What must stay
 //! true: a symlink is relative; [`symlinks`] says how it is written. A symlink in `/dev` has a claim on disk for
@@ -60,7 +60,7 @@ impl LinkError {
         matches!(&self.kind, LinkErrorKind::Claim(error) if error.kind() == io::ErrorKind::NotFound)
     }
 
-    /// Whether the same may succeed later; the link is then remembered by [`ClaimsDir::finish`].
+    /// Whether the same may succeed later; the link is then remembered for [`ClaimsDir::finish`].
     pub fn is_shortage(&self) -> bool {
         self.kind.is_shortage()
     }
@@ -192,20 +192,21 @@ impl ClaimsDir {
         self.dev.unlink(name)
     }
 
-    /// Does again what failed for want of room; what fails once more is remembered further.
-    pub fn finish(&mut self) -> Vec<LinkError> {
+    /// The symlinks of which something failed for want of room; [`ClaimsDir::finish`] is called for each.
+    pub fn take_unfinished(&mut self) -> Vec<BString> {
         let mut links = std::mem::take(&mut self.unfinished);
         if std::mem::take(&mut self.too_many_unfinished) {
             links.extend(self.claims.links().map(BStr::to_owned));
             let on_disk = self.links.names().unwrap_or_default();
             links.extend(on_disk.iter().filter_map(|dir| unescape_link(dir)));
         }
-        let mut errors = Vec::new();
-        for link in links {
-            let finished = self.finish_link(&link);
-            errors.extend(self.note(&link, finished));
-        }
-        errors
+        links.into_iter().collect()
+    }
+
+    /// Does again what failed of one symlink; what fails once more is remembered further.
+    pub fn finish(&mut self, link: &BString) -> Option<LinkError> {
+        let finished = self.finish_link(link);
+        self.note(link, finished)
     }
 
     /// Makes the disk agree with the table in all that concerns one symlink.
@@ -234,34 +235,31 @@ impl ClaimsDir {
         if self.claims.ranked(link).next().is_none() { self.remove_claim_dir(&dir) } else { Ok(()) }
     }
 
-    /// Drops the claims of a device but those on `links`: after an event that ended half-way nobody else knows what
-    /// it had claimed.
-    pub fn keep_only(&mut self, id: &DeviceId, devnode: &[u8], links: &LinkSet) -> Vec<LinkError> {
-        let mut release = self.claims.links_of(id);
-        release.retain(|link| !links.contains(link));
-        self.apply(id, devnode, 0, &release, &[])
+    /// The symlinks that a device claims beside these, as far as is known.
+    pub fn links_beside(&self, id: &DeviceId, links: &LinkSet) -> Vec<BString> {
+        let mut others = self.claims.links_of(id);
+        others.retain(|link| !links.contains(link));
+        others
     }
 
-    /// Brings the claims of a device in line with its record, which is the truth: a crash may have come between
-    /// them. `claimed` are its claims in the table; `devnode` is its node if it is there. Symlinks that
+    /// What brings the claims of a device in line with its record, which is the truth: the symlinks to release and
+    /// those to claim. A crash may have come between the two. `devnode` is its node if it is there. Symlinks that
     /// lead elsewhere are left alone where table and record agree.
-    pub fn agree(
-        &mut self,
+    pub fn differences(
+        &self,
         id: &DeviceId,
         record: &Record,
-        claimed: &[BString],
         devnode: Option<&BStr>,
-    ) -> Vec<LinkError> {
-        let release: Vec<_> = claimed.iter().filter(|link| !record.links.contains(link)).cloned().collect();
-        let agrees = |link: &BStr| {
+    ) -> (Vec<BString>, Vec<BString>) {
+        let agrees = |link: &BString| {
             let is_claimed = self.claims.get(link, id).is_some_and(|claim| claim.priority == record.priority);
             is_claimed && self.dev.exists(link)
         };
-        let claim: Vec<_> = match devnode {
-            Some(_) => record.links.iter().filter(|link| !agrees(link)).map(BStr::to_owned).collect(),
+        let claim = match devnode {
+            Some(_) => record.links.as_slice().iter().filter(|link| !agrees(link)).cloned().collect(),
             None => Vec::new(),
         };
-        self.apply(id, devnode.unwrap_or_default(), record.priority, &release, &claim)
+        (self.links_beside(id, &record.links), claim)
     }
 
     /// Removes what a crash has left of replacing symlinks in `/dev`, wherever somebody claims one.

@@ -102,7 +102,7 @@ struct Known {
     /// asked about yet.
     sticky: Option<bool>,
     /// Tags whose index entry this daemon made or found.
-    tags: OrderedSet,
+    tags: HashSet<BString, BuildFnv>,
     /// What the last event said of the device, `KEY=VALUE` with a NUL behind each; empty for what an
     /// earlier daemon left.
     identity: Vec<u8>,
@@ -186,7 +186,7 @@ impl Database {
         let mut opened = Database::open(udev)?;
         // Those of devices whose records are gone go with the devices.
         for (id, tags) in opened.list_tags()? {
-            opened.known.entry(id).or_default().tags = tags;
+            opened.known.entry(id).or_default().tags.extend(tags.iter().map(BStr::to_owned));
         }
         for (id, old) in std::mem::take(&mut self.known) {
             // Until its next event this is all that is known of the device.
@@ -386,21 +386,20 @@ impl Database {
         !self.unwritten.is_empty()
     }
 
-    /// Writes the records that there was no room for, but those of devices that `waits` says will write them anew;
-    /// stops at the first error.
-    pub fn finish(&mut self, waits: impl Fn(&DeviceId) -> bool) -> io::Result<()> {
-        let ids: Vec<DeviceId> = self.unwritten.keys().filter(|id| !waits(id)).cloned().collect();
-        for id in ids {
-            let Some(unwritten) = self.unwritten.remove(&id) else { continue };
-            let Unwritten { record, sticky, keep_empty } = &unwritten;
-            let written =
-                file_name(&id).and_then(|name| self.put_record(&id, &name, record, *sticky, *keep_empty));
-            if let Err(error) = written {
-                self.unwritten.insert(id, unwritten);
-                return Err(error);
-            }
+    /// The devices whose records there was no room for.
+    pub fn unfinished(&self) -> impl Iterator<Item = &DeviceId> {
+        self.unwritten.keys()
+    }
+
+    /// Writes the record of a device that there was no room for, if it is still to be written.
+    pub fn finish(&mut self, id: &DeviceId) -> io::Result<()> {
+        let Some(unwritten) = self.unwritten.remove(id) else { return Ok(()) };
+        let Unwritten { record, sticky, keep_empty } = &unwritten;
+        let written = file_name(id).and_then(|name| self.put_record(id, &name, record, *sticky, *keep_empty));
+        if written.is_err() {
+            self.unwritten.insert(id.clone(), unwritten);
         }
-        Ok(())
+        written
     }
 
     /// Whether there is room: a file of a page is written and removed again.
@@ -438,8 +437,8 @@ impl Database {
         if !self.unwritten.is_empty() {
             self.unwritten.remove(id);
         }
-        let tags = self.known.get(id).map(|known| &known.tags).filter(|tags| !tags.is_empty()).cloned();
-        let removed = tags.map_or(Ok(()), |tags| self.remove_tags(id, &tags)).and(self.unlink_record(id));
+        let tags = self.tags_beside(id, &OrderedSet::default());
+        let removed = self.remove_tags(id, &tags).and(self.unlink_record(id));
         if self.known.get(id).is_some_and(|known| !known.has_record && known.tags.is_empty()) {
             self.known.remove(id);
         }
@@ -457,23 +456,23 @@ impl Database {
     }
 
     /// Makes index entries of these tags. All are tried; the first error is returned.
-    pub fn add_tags(&mut self, id: &DeviceId, tags: &OrderedSet) -> io::Result<()> {
+    pub fn add_tags(&mut self, id: &DeviceId, tags: &[BString]) -> io::Result<()> {
         if tags.is_empty() {
             return Ok(());
         }
         let name = file_name(id)?;
         let known = self.known.entry(id.clone()).or_default();
         let mut result = Ok(());
-        for tag in tags.iter() {
+        for tag in tags {
             if known.tags.contains(tag) && self.trusted_tags.contains(tag) {
                 continue;
             }
             match add_tag(&self.tags, tag, &name, self.umask_spares_modes) {
                 Ok(()) => {
-                    known.tags.insert(tag);
+                    known.tags.insert(tag.clone());
                     if self.seen_tags.len() < MAX_WATCHED_TAGS && !self.seen_tags.contains(tag) {
-                        self.seen_tags.insert(tag.into());
-                        self.new_tags.push(tag.into());
+                        self.seen_tags.insert(tag.clone());
+                        self.new_tags.push(tag.clone());
                     }
                 }
                 Err(error) => result = result.and(Err(error)),
@@ -484,10 +483,13 @@ impl Database {
 
     /// Removes index entries of these tags; the directories of the tags stay. All are tried; the first
     /// error is returned, and what failed is known further.
-    pub fn remove_tags(&mut self, id: &DeviceId, tags: &OrderedSet) -> io::Result<()> {
+    pub fn remove_tags(&mut self, id: &DeviceId, tags: &[BString]) -> io::Result<()> {
+        if tags.is_empty() {
+            return Ok(());
+        }
         let name = file_name(id)?;
         let mut result = Ok(());
-        for tag in tags.iter() {
+        for tag in tags {
             let removed = tag_entry(tag, &name).and_then(|entry| missing_is_fine(self.tags.unlink(&entry)));
             if removed.is_ok()
                 && let Some(known) = self.known.get_mut(id)
@@ -502,11 +504,15 @@ impl Database {
         result
     }
 
-    /// Removes the index entries of a device but those of these tags: after an event that ended half-way.
-    pub fn keep_only_tags(&mut self, id: &DeviceId, tags: &OrderedSet) -> io::Result<()> {
-        let Some(known) = self.known.get(id) else { return Ok(()) };
-        let others: OrderedSet = known.tags.iter().filter(|tag| !tags.contains(tag)).collect();
-        if others.is_empty() { Ok(()) } else { self.remove_tags(id, &others) }
+    /// The tags that a device has an index entry of beside these, as far as is known.
+    pub fn tags_beside(&self, id: &DeviceId, tags: &OrderedSet) -> Vec<BString> {
+        let known = self.known.get(id).into_iter().flat_map(|known| &known.tags);
+        known.filter(|tag| !tags.contains(tag)).cloned().collect()
+    }
+
+    /// The number of tags that a device is known to have an index entry of.
+    pub fn tag_count(&self, id: &DeviceId) -> usize {
+        self.known.get(id).map_or(0, |known| known.tags.len())
     }
 
     /// Tags that came up for the first time since this was last called, or after they had been forgotten.
@@ -522,7 +528,7 @@ impl Database {
     /// The index entry was removed, by us or by others. O(1).
     pub fn forget_tag(&mut self, tag: &[u8], id: &[u8]) {
         if let Some(known) = DeviceId::parse(id).and_then(|id| self.known.get_mut(&id)) {
-            known.tags.remove(tag);
+            known.tags.remove(tag.as_bstr());
         }
     }
 
@@ -556,12 +562,13 @@ impl Database {
         Ok(index)
     }
 
-    /// Brings the index in line with the record of a device, which is the truth: a crash may have come between them.
-    /// `indexed` are its entries on disk.
-    pub fn agree_tags(&mut self, id: &DeviceId, record: &Record, indexed: &OrderedSet) -> io::Result<()> {
-        let others: OrderedSet = indexed.iter().filter(|tag| !record.tags.contains(tag)).collect();
-        let missing: OrderedSet = record.tags.iter().filter(|tag| !indexed.contains(tag)).collect();
-        self.remove_tags(id, &others).and(self.add_tags(id, &missing))
+    /// What brings the index in line with the record of a device, which is the truth: the tags whose entries go and
+    /// those that want one. A crash may have come between the two. `indexed` are its entries on disk.
+    pub fn differing_tags(record: &Record, indexed: &OrderedSet) -> (Vec<BString>, Vec<BString>) {
+        let beside = |tags: &OrderedSet, others: &OrderedSet| {
+            tags.as_slice().iter().filter(|tag| !others.contains(tag)).cloned().collect()
+        };
+        (beside(indexed, &record.tags), beside(&record.tags, indexed))
     }
 }
 

@@ -206,8 +206,10 @@ fn made(device: &Device, last: &BTreeMap<&str, &Announced>) -> Made {
     let (tags, links, priority): (&[&'static str], Vec<String>, i32) = match device.subsystem {
         "net" => (&["net"], vec![], 0),
         "block" => {
-            let links = vec![format!("by/{}", device.name()), "shared/disk".to_owned()];
-            (&["disk"], links, if is_even { 5 } else { 0 })
+            let name = device.name();
+            let own = ["by", "also", "odd"].map(|folder| format!("{folder}/{name}"));
+            let links = own.into_iter().chain(["shared/disk".to_owned(), "odd/disk".to_owned()]).collect();
+            (&["disk", "many", "more", "most"], links, if is_even { 5 } else { 0 })
         }
         "misc" => (&["misc", "node"], vec!["shared/misc".to_owned()], 0),
         _ => (&["plain"], vec![], 0),

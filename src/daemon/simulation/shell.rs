@@ -7,6 +7,7 @@ use super::kernel::Kernel;
 use super::random::Random;
 use crate::daemon::coldplug::Action;
 use crate::daemon::interrupted::Interrupted;
+use crate::daemon::resync::{Removal, Removed};
 use crate::daemon::source::Sources;
 use crate::daemon::task::{Fact, Need, Pending, Task, World};
 use crate::daemon::watch::Watches;
@@ -86,6 +87,10 @@ pub struct Daemon {
     open: Vec<(JobId, Need)>,
     replies: VecDeque<Input>,
     facts: VecDeque<(JobId, Fact)>,
+    /// Jobs whose effect of many parts has paused.
+    resting: VecDeque<(JobId, Fact)>,
+    /// Devices that are gone, whose remains are being removed.
+    removals: Vec<Removal>,
     doubt: Option<Doubt>,
     /// All devices are looked at when it is quiet at this time, or at the other in any case.
     resync: Option<(Now, Now)>,
@@ -125,6 +130,7 @@ impl Here<'_> {
             }
             _ => {}
         }
+        begin_turn(self.world, self.random);
         let reply = self.world.attempt(self.table, job, event, task, facts)?;
         if let Task::Effect(Effect::Announce { datagram }) = task {
             self.announced.push(taken_apart(event, datagram));
@@ -169,6 +175,11 @@ impl AtOnce for Here<'_> {
             Err(Task::Ask(_)) => unreachable!("questions go to answer"),
         }
     }
+}
+
+/// Work of many parts may pause after each of them.
+fn begin_turn(world: &mut World, random: &mut Random) {
+    world.turn.begin_short(1 + random.below(4));
 }
 
 fn taken_apart(event: &Event, datagram: &[u8]) -> Announced {
@@ -219,6 +230,8 @@ impl Daemon {
             open: Vec::new(),
             replies: VecDeque::new(),
             facts: VecDeque::new(),
+            resting: VecDeque::new(),
+            removals: Vec::new(),
             doubt: Some(Doubt::Interrupted(interrupted)),
             is_unmendable: false,
             resync: None,
@@ -256,7 +269,8 @@ impl Daemon {
             self.input(input, kernel, random);
         }
         for _ in 0..starts {
-            match self.facts.pop_front() {
+            let rested = if random.chance(1, 3) { self.resting.pop_front() } else { None };
+            match rested.or_else(|| self.facts.pop_front()).or_else(|| self.resting.pop_front()) {
                 Some((job, fact)) => self.learn(job, fact, kernel, random),
                 None if self.engine.can_start() => self.input(Input::Start, kernel, random),
                 None => break,
@@ -267,14 +281,19 @@ impl Daemon {
         }
         self.mend();
         self.resync_if_due(kernel);
-        self.go_on_with_doubt(kernel);
+        self.go_on_with_doubt(kernel, random);
+        self.go_on_removing(random);
+        self.go_on_finishing(kernel, random);
         self.send_requests(kernel);
     }
 
     /// Whether there is anything that a turn would go on with.
     pub fn has_work(&self) -> bool {
         let links_go_on = self.links.holds() || self.links.has_waiting(self.now);
-        !self.facts.is_empty() || self.engine.can_start() || links_go_on || !self.behind.is_empty()
+        let is_resting = !self.resting.is_empty() || !self.removals.is_empty();
+        let is_finishing = self.world.unfinished.is_finishing();
+        let waits = !self.facts.is_empty() || self.engine.can_start() || !self.behind.is_empty();
+        waits || links_go_on || is_resting || is_finishing
     }
 
     /// Nothing is under way, here or with others.
@@ -355,13 +374,13 @@ impl Daemon {
         }
         self.collect();
         self.want_dump();
-        self.finish_what_failed(kernel);
+        self.finish_what_failed();
     }
 
     /// As in [`crate::daemon::unfinished`].
-    fn finish_what_failed(&mut self, kernel: &mut Kernel) {
+    fn finish_what_failed(&mut self) {
         let is_needed = self.world.is_unfinished() || self.is_unmendable;
-        if !self.world.unfinished.is_due(is_needed, self.now) {
+        if self.world.unfinished.is_finishing() || !self.world.unfinished.is_due(is_needed, self.now) {
             return;
         }
         if self.is_unmendable {
@@ -371,10 +390,27 @@ impl Daemon {
         if !self.world.look_for_room() {
             return self.mend();
         }
-        self.world.finish_stores();
-        self.world.drop_what_is_left(&mut self.links.table, &self.engine);
-        let wanted = self.world.failed_events();
-        trigger(kernel, wanted);
+        self.world.begin_finishing();
+    }
+
+    fn go_on_finishing(&mut self, kernel: &mut Kernel, random: &mut Random) {
+        while self.world.unfinished.is_finishing() && random.chance(4, 5) {
+            begin_turn(&mut self.world, random);
+            if let Some(wanted) = self.world.go_on_finishing(&mut self.links.table, &self.engine) {
+                trigger(kernel, wanted);
+            }
+        }
+    }
+
+    fn go_on_removing(&mut self, random: &mut Random) {
+        for mut removal in std::mem::take(&mut self.removals) {
+            begin_turn(&mut self.world, random);
+            match self.world.go_on_removing(&mut self.links.table, &self.engine, &mut removal) {
+                Removed::Partly => self.removals.push(removal),
+                Removed::IsBusy => self.world.unfinished.is_left(&removal.id),
+                Removed::Whole | Removed::IsThere => {}
+            }
+        }
     }
 
     /// As in [`crate::daemon::mend`].
@@ -427,9 +463,7 @@ impl Daemon {
 
     fn learn(&mut self, job: JobId, fact: Fact, kernel: &mut Kernel, random: &mut Random) {
         if let Some(mut pending) = self.world.pending.remove(&job) {
-            if fact != Fact::LinksRead {
-                pending.facts.push(fact);
-            }
+            pending.learn(fact);
             self.attempt(job, pending, kernel, random);
         }
         if let Some(reply) = self.replies.pop_front() {
@@ -474,6 +508,7 @@ impl Daemon {
             Need::Undo(message) => {
                 self.links.ask(Errand::Message { message, who: job }, self.now + EVENT_LIMIT);
             }
+            Need::Turn(progress) => self.resting.push_back((job, Fact::Turn(progress))),
             need => self.open.push((job, need)),
         }
     }
@@ -612,7 +647,7 @@ impl Daemon {
         self.world.is_gone(&self.links.table, id)
     }
 
-    fn go_on_with_doubt(&mut self, kernel: &mut Kernel) {
+    fn go_on_with_doubt(&mut self, kernel: &mut Kernel, random: &mut Random) {
         // The link table says whether a link is there, when it knows.
         if self.links.table.is_stale() {
             return;
@@ -626,7 +661,8 @@ impl Daemon {
                 interrupted.until = None;
                 let (world, engine, now) = (&mut self.world, &self.engine, self.now);
                 let mut goes_on = true;
-                while goes_on && interrupted.until.is_none() {
+                while goes_on && interrupted.until.is_none() && random.chance(9, 10) {
+                    begin_turn(world, random);
                     goes_on = world.look_at_interrupted(&self.links.table, engine, &mut interrupted, now);
                 }
                 self.doubt = Some(match goes_on {
@@ -667,7 +703,8 @@ impl Daemon {
                 self.engine.handle(Input::Uevent(removal), self.now, &mut crate::engine::Never);
             }
             None => {
-                self.world.drop_device(&mut self.links.table, id);
+                let removal = self.world.begin_removing(id);
+                self.removals.push(removal);
             }
         }
     }

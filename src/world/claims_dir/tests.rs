@@ -293,13 +293,14 @@ fn what_a_crash_left_is_swept_and_brought_in_line_with_the_records() {
     }
     tree.file("run/udev/links/.#umask", "").dir("run/udev/links/empty");
     let mut dir = load(&tree);
-    let claimed = dir.claims().by_device();
     dir.sweep_dev().unwrap();
     let node = |minor: u32| BString::from(super::tests::node(minor));
     let mut agree = |minor: u32, record: &Record, is_there: bool| {
         let node = node(minor);
         let devnode = is_there.then(|| node.as_bstr());
-        let errors = dir.agree(&id(minor), record, &claimed[&id(minor)], devnode);
+        let (release, claim) = dir.differences(&id(minor), record, devnode);
+        let node = devnode.map_or(&b""[..], |node| node);
+        let errors = dir.apply(&id(minor), node, record.priority, &release, &claim);
         assert!(errors.is_empty(), "{errors:?}");
     };
     agree(1, &record(&["a/kept", "a/lost"], 0), true);
@@ -327,9 +328,11 @@ fn after_an_event_that_ended_half_way_nothing_of_it_is_kept() {
         claim(&mut dir, 1, 0, link);
     }
     claim(&mut dir, 2, 0, "a");
-    assert!(dir.keep_only(&id(1), b"/dev/sd1", &["a"].into_iter().collect()).is_empty());
+    let beside = dir.links_beside(&id(1), &["a"].into_iter().collect());
+    assert!(dir.apply(&id(1), b"/dev/sd1", 0, &beside, &[]).is_empty());
     assert_eq!(entries(&tree), ["a/b8:1>0:/dev/sd1", "a/b8:2>0:/dev/sd2"]);
-    assert!(dir.keep_only(&id(2), b"", &LinkSet::default()).is_empty());
+    let beside = dir.links_beside(&id(2), &LinkSet::default());
+    assert!(dir.apply(&id(2), b"", 0, &beside, &[]).is_empty());
     assert_eq!(target(&tree, "dev/a").as_deref(), Some("sd1"));
     assert!(!tree.path("dev/b").exists());
 }
@@ -376,7 +379,8 @@ fn whichever_call_fails_for_want_of_room_the_same_stands_in_the_end() {
         let calls = faults::calls();
         faults::set(Plan::default());
         assert_eq!(dir.is_unfinished(), !errors.is_empty(), "{errors:?}");
-        assert!(dir.finish().is_empty() && !dir.is_unfinished());
+        let again = dir.take_unfinished();
+        assert!(again.iter().all(|link| dir.finish(link).is_none()) && !dir.is_unfinished());
         let mut state = entries(&tree);
         for link in ["kept", "old", "new/deep", "both"] {
             state.push(format!("{link}: {:?}", target(&tree, &format!("dev/{link}"))));

@@ -102,16 +102,16 @@ fn tags_are_indexed_once_and_their_directories_stay() {
     let mut db = open(&tree);
     let n1 = id("n1");
     let tags: OrderedSet = ["seat", "systemd"].into_iter().collect();
-    db.add_tags(&n1, &tags).unwrap();
-    db.add_tags(&n1, &tags).unwrap();
+    db.add_tags(&n1, tags.as_slice()).unwrap();
+    db.add_tags(&n1, tags.as_slice()).unwrap();
     assert_eq!((mode(&tree, "tags/seat"), mode(&tree, "tags/seat/n1")), (Some(0o755), Some(0o444)));
     assert_eq!(tree.read("run/udev/tags/systemd/n1"), b"");
-    db.remove_tags(&n1, &tags).unwrap();
-    db.remove_tags(&n1, &tags).unwrap();
+    db.remove_tags(&n1, tags.as_slice()).unwrap();
+    db.remove_tags(&n1, tags.as_slice()).unwrap();
     assert_eq!((mode(&tree, "tags/seat"), mode(&tree, "tags/seat/n1")), (Some(0o755), None));
     assert!(db.known.is_empty());
-    open(&tree).add_tags(&n1, &tags).unwrap();
-    open(&tree).add_tags(&n1, &tags).unwrap();
+    open(&tree).add_tags(&n1, tags.as_slice()).unwrap();
+    open(&tree).add_tags(&n1, tags.as_slice()).unwrap();
     assert!(mode(&tree, "tags/seat/n1").is_some());
 }
 
@@ -120,10 +120,10 @@ fn a_bad_tag_leads_nowhere_and_the_others_are_indexed() {
     let tree = Tree::new();
     let mut db = open(&tree);
     let tags: OrderedSet = ["..", "a/b", "good"].into_iter().collect();
-    let error = db.add_tags(&id("n1"), &tags).unwrap_err();
+    let error = db.add_tags(&id("n1"), tags.as_slice()).unwrap_err();
     assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
     assert!(mode(&tree, "tags/good/n1").is_some() && mode(&tree, "n1").is_none());
-    assert!(db.remove_tags(&id("n1"), &tags).is_err());
+    assert!(db.remove_tags(&id("n1"), tags.as_slice()).is_err());
     assert!(mode(&tree, "tags/good/n1").is_none());
 }
 
@@ -159,12 +159,12 @@ fn what_someone_else_cleaned_up_is_made_anew() {
     let n1 = id("n1");
     let tags: OrderedSet = ["seat"].into_iter().collect();
     db.write_record(&n1, &record("1"), Sticky::No, true).unwrap();
-    db.add_tags(&n1, &tags).unwrap();
+    db.add_tags(&n1, tags.as_slice()).unwrap();
     std::fs::remove_file(tree.path("run/udev/data/n1")).unwrap();
     std::fs::remove_dir_all(tree.path("run/udev/tags/seat")).unwrap();
     assert_eq!(db.read_record(&n1).unwrap(), None);
     db.write_record(&n1, &Record::default(), Sticky::No, true).unwrap();
-    db.add_tags(&n1, &tags).unwrap();
+    db.add_tags(&n1, tags.as_slice()).unwrap();
     assert!(mode(&tree, "tags/seat/n1").is_some() && mode(&tree, "data/n1").is_some());
     std::fs::remove_file(tree.path("run/udev/data/n1")).unwrap();
     db.remove_record(&n1).unwrap();
@@ -176,26 +176,26 @@ fn entries_of_tags_that_others_removed_are_back_after_the_next_event() {
     let mut db = open(&tree);
     let (n1, tags) = (id("n1"), OrderedSet::from_iter(["seat", "all"]));
     let is_there = |tag: &str| mode(&tree, &format!("tags/{tag}/n1")).is_some();
-    db.add_tags(&n1, &tags).unwrap();
+    db.add_tags(&n1, tags.as_slice()).unwrap();
     assert_eq!(db.take_new_tags(), ["seat", "all"]);
     db.trust_tag("all".into());
     assert!(db.take_new_tags().is_empty());
     for tag in ["seat", "all"] {
         std::fs::remove_dir_all(tree.path("run/udev/tags").join(tag)).unwrap();
     }
-    db.add_tags(&n1, &tags).unwrap();
+    db.add_tags(&n1, tags.as_slice()).unwrap();
     assert_eq!((is_there("seat"), is_there("all")), (true, false), "one was to be told");
     db.forget_tag(b"all", b"n1");
     db.forget_tag_folder("all".into());
     db.forget_tag(b"all", b"none");
-    db.add_tags(&n1, &tags).unwrap();
+    db.add_tags(&n1, tags.as_slice()).unwrap();
     assert!(is_there("all"));
     assert_eq!(db.take_new_tags(), ["all"]);
     db.trust_tag("all".into());
     std::fs::remove_dir_all(tree.path("run/udev/tags")).unwrap();
-    assert!(db.add_tags(&n1, &["seat"].into_iter().collect()).is_err());
+    assert!(db.add_tags(&n1, &["seat".into()]).is_err());
     db.reopen(&open_udev_dir(&tree.roots().run).unwrap()).unwrap();
-    db.add_tags(&n1, &tags).unwrap();
+    db.add_tags(&n1, tags.as_slice()).unwrap();
     assert!(is_there("seat") && is_there("all"));
 }
 
@@ -204,13 +204,13 @@ fn of_many_tags_only_some_are_to_be_watched_and_the_others_are_looked_at() {
     let tree = Tree::new();
     let mut db = open(&tree);
     let tags: OrderedSet = (0..MAX_WATCHED_TAGS + 10).map(|n| format!("t{n}")).collect();
-    db.add_tags(&id("n1"), &tags).unwrap();
+    db.add_tags(&id("n1"), tags.as_slice()).unwrap();
     let new = db.take_new_tags();
     assert_eq!(new.len(), MAX_WATCHED_TAGS);
     new.into_iter().for_each(|tag| db.trust_tag(tag));
     let last = format!("tags/t{}/n1", MAX_WATCHED_TAGS + 9);
     std::fs::remove_file(tree.path("run/udev").join(&last)).unwrap();
-    db.add_tags(&id("n1"), &tags).unwrap();
+    db.add_tags(&id("n1"), tags.as_slice()).unwrap();
     assert!(mode(&tree, &last).is_some() && db.take_new_tags().is_empty());
 }
 
@@ -227,7 +227,8 @@ fn the_index_is_brought_in_line_with_the_records() {
     assert_eq!(index.len(), 2);
     for (name, left) in [("n1", vec!["a", "c"]), ("n2", vec![])] {
         let record = db.read_record(&id(name)).unwrap().unwrap_or_default();
-        db.agree_tags(&id(name), &record, &index[&id(name)]).unwrap();
+        let (others, missing) = Database::differing_tags(&record, &index[&id(name)]);
+        db.remove_tags(&id(name), &others).and(db.add_tags(&id(name), &missing)).unwrap();
         let has = |tag: &&str| mode(&tree, &format!("tags/{tag}/{name}")).is_some();
         assert_eq!(["a", "b", "c"].iter().filter(|tag| has(tag)).copied().collect::<Vec<_>>(), left);
     }
@@ -243,12 +244,14 @@ fn the_index_is_brought_in_line_with_the_records() {
 fn what_is_left_of_an_event_that_ended_half_way_goes_with_the_device() {
     let tree = Tree::new();
     let mut db = open(&tree);
-    db.add_tags(&id("n1"), &["a", "b"].into_iter().collect()).unwrap();
-    db.keep_only_tags(&id("n1"), &["a"].into_iter().collect()).unwrap();
+    db.add_tags(&id("n1"), &["a".into(), "b".into()]).unwrap();
+    let beside = db.tags_beside(&id("n1"), &["a"].into_iter().collect());
+    assert_eq!((beside.as_slice(), db.tag_count(&id("n1"))), (&["b".into()][..], 2));
+    db.remove_tags(&id("n1"), &beside).unwrap();
     assert!(mode(&tree, "tags/a/n1").is_some() && mode(&tree, "tags/b/n1").is_none());
     db.remove_record(&id("n1")).unwrap();
     assert!(mode(&tree, "tags/a/n1").is_none() && db.known.is_empty());
-    db.keep_only_tags(&id("n1"), &OrderedSet::default()).unwrap();
+    assert!(db.tags_beside(&id("n1"), &OrderedSet::default()).is_empty());
 }
 
 #[test]
@@ -285,7 +288,7 @@ fn whichever_call_fails_for_want_of_room_the_record_stands_in_the_end() {
         // What came after a failure was written over it.
         assert_eq!(db.is_unfinished(), results[3].is_err());
         assert_eq!(db.read_record(&n1).unwrap(), Some(record("end")));
-        db.finish(|_| false).unwrap();
+        db.finish(&n1).unwrap();
         assert!(!db.is_unfinished() && db.has_record(&n1));
         let names = db.records.data.names().unwrap();
         assert_eq!((names, mode(&tree, "data/n1")), (vec!["n1".into()], Some(0o1644)), "{at} {errno}");

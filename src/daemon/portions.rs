@@ -1,0 +1,267 @@
+//! Work of many parts for one device: thousands of symlinks or tags are made and removed in portions, between which
+//! the loop goes on, as it does between portions of the rules.
+//!
+//! Must stay true: the order of the parts is that of the work done in one go, every part is tried, and the first error
+//! is the one that counts, so where the turns end changes nothing; few parts cost no look at the clock; what is done
+//! for a job goes on as long as the job waits for it, so no related event begins meanwhile. What is done for nobody's
+//! job is looked at anew before each portion: by then an event of the device may have come.
+
+use super::task::{Fact, Need, World};
+use crate::model::effect::{Effect, Sticky};
+use crate::model::event::Title;
+use crate::model::{DeviceId, Errno, Event, LinkSet, Now};
+use crate::sys::clock::monotonic;
+use crate::world::claims_dir::LinkError;
+use bstr::BString;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long jobs are worked on in one turn, before sources are looked at again; and how long the rules of one
+/// event, or an effect of many parts, go on before they pause.
+pub(super) const MAX_WORK: Duration = Duration::from_millis(1);
+
+/// Symlinks and tags after which the clock is looked at: about half a millisecond of system calls.
+const PORTION: usize = 32;
+
+/// The time that whoever works on something has before others come.
+#[derive(Debug)]
+pub struct Turn {
+    until: Now,
+    /// Parts until the next look at the clock.
+    left: usize,
+    portion: usize,
+}
+
+impl Default for Turn {
+    fn default() -> Turn {
+        Turn { until: Now::ZERO, left: PORTION, portion: PORTION }
+    }
+}
+
+impl Turn {
+    /// From here on there is time, until then.
+    pub(super) fn begin(&mut self, now: Now) {
+        self.until = now + MAX_WORK;
+        self.left = self.portion;
+    }
+
+    /// A turn that is over after this many parts.
+    #[cfg(test)]
+    pub(super) fn begin_short(&mut self, parts: usize) {
+        *self = Turn { until: Now::ZERO, left: parts, portion: parts };
+    }
+
+    /// Looks at the clock.
+    pub(super) fn has_time(&self) -> bool {
+        monotonic() < self.until
+    }
+
+    /// Parts were done. Whether there is time for more; the clock is looked at once for each portion.
+    pub(super) fn goes_on(&mut self, done: usize) -> bool {
+        self.left = self.left.saturating_sub(done);
+        if self.left > 0 {
+            return true;
+        }
+        self.left = self.portion;
+        self.has_time()
+    }
+}
+
+/// How far work of many parts has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Parts that were tried.
+    done: usize,
+    /// The first error.
+    failed: Option<Errno>,
+    /// What the work is where that had to be found out first.
+    rest: Option<Arc<Rest>>,
+}
+
+/// What a device has, or seems to have, that nothing calls for any more.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rest {
+    pub links: Vec<BString>,
+    pub tags: Vec<BString>,
+}
+
+/// Parts of one kind.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Parts<'a> {
+    Release(&'a [BString]),
+    Claim(&'a [BString]),
+    AddTags(&'a [BString]),
+    RemoveTags(&'a [BString]),
+}
+
+impl<'a> Parts<'a> {
+    fn names(self) -> &'a [BString] {
+        match self {
+            Parts::Release(names) | Parts::Claim(names) => names,
+            Parts::AddTags(names) | Parts::RemoveTags(names) => names,
+        }
+    }
+}
+
+/// Whose parts they are.
+#[derive(Clone, Copy)]
+pub(super) struct Owner<'a> {
+    pub id: &'a DeviceId,
+    /// Absolute, or empty for a device that is gone.
+    pub devnode: &'a [u8],
+    pub priority: i32,
+    /// For messages, if it is done for an event.
+    pub title: Option<Title<'a>>,
+}
+
+impl<'a> Owner<'a> {
+    /// Of tags, which need no more.
+    pub(super) fn of(event: &'a Event, id: &'a DeviceId) -> Owner<'a> {
+        Owner { id, devnode: b"", priority: 0, title: Some(event.title()) }
+    }
+}
+
+impl Progress {
+    /// That of an effect which has been tried before.
+    pub(super) fn of(facts: &[Fact]) -> Progress {
+        match facts {
+            [Fact::Turn(progress)] => progress.clone(),
+            _ => Progress::default(),
+        }
+    }
+
+    /// It cannot even be found out what is to be done.
+    pub(super) fn fail(&mut self, error: &io::Error) {
+        self.failed.get_or_insert(Errno::of(error));
+    }
+
+    /// Whether a portion was done.
+    pub(super) fn has_begun(&self) -> bool {
+        self.done > 0
+    }
+
+    /// How all of it went.
+    pub(super) fn result(&self) -> io::Result<()> {
+        self.failed.map_or(Ok(()), |errno| Err(io::Error::from_raw_os_error(errno.0)))
+    }
+}
+
+impl World {
+    /// Does these parts, in this order, until all are done or the turn is over; true if all are done.
+    pub(super) fn do_parts(&mut self, owner: Owner, all: &[Parts], progress: &mut Progress) -> bool {
+        let total: usize = all.iter().map(|parts| parts.names().len()).sum();
+        let mut before = 0;
+        for parts in all {
+            let names = parts.names();
+            while let Some(left) = names.get(progress.done - before..).filter(|left| !left.is_empty()) {
+                let portion = &left[..left.len().min(self.turn.portion)];
+                if let Err(error) = self.do_portion(owner, parts, portion) {
+                    progress.fail(&error);
+                }
+                progress.done += portion.len();
+                let goes_on = self.turn.goes_on(portion.len());
+                if progress.done < total && !goes_on {
+                    return false;
+                }
+            }
+            before += names.len();
+        }
+        true
+    }
+
+    fn do_portion(&mut self, owner: Owner, parts: &Parts, names: &[BString]) -> io::Result<()> {
+        match parts {
+            Parts::Release(_) => self.apply_claims(owner, names, &[]),
+            Parts::Claim(_) => self.apply_claims(owner, &[], names),
+            Parts::AddTags(_) => {
+                let result = self.write_store(|world| world.database.add_tags(owner.id, names));
+                self.watch_new_tags();
+                return result;
+            }
+            Parts::RemoveTags(_) => return self.database.remove_tags(owner.id, names),
+        }
+        Ok(())
+    }
+
+    /// An error on one symlink does not keep the others.
+    fn apply_claims(&mut self, owner: Owner, release: &[BString], claim: &[BString]) {
+        let Owner { id, devnode, priority, title } = owner;
+        let mut errors = self.claims.apply(id, devnode, priority, release, claim);
+        if errors.iter().any(LinkError::is_of_missing_folder) && self.mend_folders() {
+            errors = self.claims.apply(id, devnode, priority, release, claim);
+        }
+        for error in errors {
+            match &title {
+                Some(title) => log::warn!("{title}: {error}"),
+                None => log::warn!("{error}"),
+            }
+        }
+    }
+
+    /// Does these parts for a job, from where it has come on.
+    pub(super) fn do_parts_of_effect(
+        &mut self,
+        owner: Owner,
+        all: &[Parts],
+        facts: &[Fact],
+    ) -> Result<io::Result<()>, Need> {
+        let mut progress = Progress::of(facts);
+        match self.do_parts(owner, all, &mut progress) {
+            true => Ok(progress.result()),
+            false => Err(Need::Turn(progress)),
+        }
+    }
+
+    /// Whether a second try of this effect has only the rest to remove.
+    pub(super) fn is_at_rest(facts: &[Fact]) -> bool {
+        matches!(facts, [Fact::Turn(Progress { rest: Some(_), .. })])
+    }
+
+    /// The record of an event was written, or is about to be removed. What an event that ended half-way has left
+    /// beyond that is to go; and of a device that goes more tags than are removed in one portion.
+    pub(super) fn rest_of(&mut self, effect: &Effect) -> Option<Rest> {
+        let (id, record) = match effect {
+            Effect::WriteRecord { sticky: Sticky::AsBefore, .. } => return None,
+            Effect::WriteRecord { id, record, .. } => (id, Some(record)),
+            Effect::RemoveRecord { id } => (id, None),
+            _ => return None,
+        };
+        let none = LinkSet::default();
+        let (links, tags) = record.map_or((&none, &none), |record| (&record.links, &record.tags));
+        if self.unfinished.ends_half_way(id) {
+            let links = self.claims.links_beside(id, links);
+            return Some(Rest { links, tags: self.database.tags_beside(id, tags) });
+        }
+        let has_many = record.is_none() && self.database.tag_count(id) > PORTION;
+        has_many.then(|| Rest { links: Vec::new(), tags: self.database.tags_beside(id, tags) })
+    }
+
+    /// Removes what is left of a device beside its record. `found`: at the first try, what that is.
+    pub(super) fn remove_rest(
+        &mut self,
+        event: &Event,
+        id: &DeviceId,
+        found: Option<Rest>,
+        facts: &[Fact],
+    ) -> Result<(), Need> {
+        let mut progress = Progress::of(facts);
+        if let Some(found) = found {
+            progress = Progress { rest: Some(Arc::new(found)), ..Progress::default() };
+        }
+        let Some(rest) = progress.rest.clone() else { return Ok(()) };
+        let devnode = event.device.devnode.as_ref().map_or(&b""[..], |node| node);
+        let owner = Owner { id, devnode, priority: 0, title: Some(event.title()) };
+        let all = [Parts::Release(&rest.links), Parts::RemoveTags(&rest.tags)];
+        if !self.do_parts(owner, &all, &mut progress) {
+            return Err(Need::Turn(progress));
+        }
+        if let Err(error) = progress.result() {
+            log::warn!("{}: cannot clean the tag index: {error}", event.title());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;
