@@ -308,3 +308,30 @@ fn ten_thousand_tags() {
         live.stop();
     });
 }
+
+/// With the buffer that a socket has by itself the kernel refuses 212 KiB.
+#[test]
+fn a_long_event_is_announced_and_one_that_is_too_long_ends_all_the_same() {
+    in_cell(|| {
+        let rules = "KERNEL==\"full\", IMPORT{file}=\"/run/import\"\n".to_owned() + FINE;
+        let mut live = Live::start(&rules);
+        let mut change = |lines: usize| {
+            let text: String = (0..lines).map(|n| format!("P{n}={}\n", "x".repeat(1000))).collect();
+            std::fs::write("/run/import", text).expect("writes what is imported");
+            let uuid = fresh_uuid();
+            write_uevent("/sys/devices/virtual/mem/full", &format!("change {uuid}"));
+            live::run(live::tool_path().to_str().expect("a path"), &["settle", "--timeout=15"]);
+            let mut found = None;
+            while let Some(message) = live.udev.try_next() {
+                found = found.or(Some(message).filter(|message| message.get("SYNTH_UUID") == uuid));
+            }
+            (found.map(|message| message.get(&format!("P{}", lines - 1)).len()), record("c1:7").len())
+        };
+        assert_eq!(change(400).0, Some(1000));
+        let (announced, recorded) = change(3000);
+        assert_eq!((announced, recorded > 3_000_000), (None, true));
+        assert!(live::log().contains("more than one message may have"), "{}", live::log());
+        still_works(&mut live);
+        live.stop();
+    });
+}

@@ -20,6 +20,10 @@ use std::sync::Arc;
 /// The netlink group of udev's listeners (interop.md section 2).
 const UDEV_GROUP: u32 = 2;
 
+/// Bytes of an announcement: the buffer of the socket is made as large. Without that the kernel takes 208 KiB, and from
+/// 252 too its listeners hear of no event that is longer.
+pub(super) const MAX_ANNOUNCEMENT: usize = 1 << 20;
+
 impl World {
     /// Tries an effect; see [`super::task`]. One that fails for want of room is remembered.
     pub(super) fn perform(
@@ -180,6 +184,12 @@ impl World {
         let (header, body) = datagram.split_at(announcement::HEADER_LEN.min(datagram.len()));
         match netlink::multicast(socket.as_fd(), UDEV_GROUP, [header, body]) {
             Ok(()) => Done::Ok,
+            Err(error) if error.raw_os_error() == Some(libc::EMSGSIZE) => {
+                let (title, bytes) = (event.title(), datagram.len());
+                let reason = "are more than one message may have (EMSGSIZE); no listener hears of it, its record stands";
+                log::error!("{title}: cannot announce the event: its {bytes} bytes {reason}");
+                Done::Failed(Errno::of(&error))
+            }
             Err(error) => failed(format_args!("{}: cannot announce the event", event.title()), error),
         }
     }

@@ -11,6 +11,7 @@ use super::leftovers::Leftovers;
 use super::links::Links;
 use super::options::CommandLine;
 use super::passed::Passed;
+use super::perform::MAX_ANNOUNCEMENT;
 use super::questions::Questions;
 use super::queue_file::QueueFile;
 use super::readiness::Readiness;
@@ -158,6 +159,10 @@ impl Sockets {
         }
         sockets.status = Some(listen(status::SOCKET)?);
         let announcer = netlink::open_uevent(0).map_err(|e| format!("Cannot announce events: {e}"))?;
+        // The kernel doubles it, for what a datagram costs beside its bytes.
+        if let Err(error) = netlink::set_send_buffer(announcer.as_fd(), MAX_ANNOUNCEMENT / 2) {
+            log::debug!("Long events may not be announced: {error}");
+        }
         sockets.announcer = Some(announcer);
         Ok(sockets)
     }

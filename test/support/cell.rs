@@ -179,7 +179,7 @@ impl Monitor {
         address.nl_groups = group as u32;
         let length = size_of_val(&address) as libc::socklen_t;
         check(unsafe { libc::bind(fd, (&raw const address).cast(), length) })?;
-        Ok(Monitor { socket, buffer: vec![0; 64 << 10] })
+        Ok(Monitor { socket, buffer: vec![0; 2 << 20] })
     }
 
     pub fn fd(&self) -> i32 {
