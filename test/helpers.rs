@@ -403,3 +403,36 @@ fn a_disk_that_nobody_closes_in_time_stays_open_until_a_helper_closes_it() {
     std::fs::remove_file(&path).unwrap();
     std::fs::remove_file(&script).unwrap();
 }
+
+#[test]
+fn who_asks_while_others_are_being_killed_is_not_refused() {
+    let script = silent("killed");
+    let mut bench = Bench::new(script.to_str().unwrap());
+    let mut now = monotonic();
+    let limit = Duration::from_secs(2);
+    let deadline = now + limit;
+    for n in 0..8 {
+        bench.pool.request("late", read_attr(&format!("/proc/{n}/comm")), deadline, now, &bench.sockets);
+    }
+    while bench.pool.load().0 < 8 {
+        now += Duration::from_millis(10);
+        bench.pool.on_time(now, &bench.sockets);
+    }
+    bench.pool.on_time(deadline, &bench.sockets);
+    bench.pool.request("innocent", read_attr("/proc/9/comm"), deadline + LIMIT, deadline, &bench.sockets);
+    for _ in 0..8 {
+        assert_eq!(bench.pool.poll_reply(), Some(("late", Reply::TimedOut)));
+    }
+    assert_eq!(bench.pool.poll_reply(), None);
+    now = deadline;
+    let start = monotonic();
+    while bench.pool.load() != (1, 0) {
+        assert!(monotonic() < start + LIMIT, "it gets no helper");
+        now += Duration::from_millis(10);
+        bench.pool.on_time(now, &bench.sockets);
+        assert_eq!(bench.pool.poll_reply(), None);
+        std::thread::yield_now();
+    }
+    drop(bench);
+    std::fs::remove_file(&script).unwrap();
+}

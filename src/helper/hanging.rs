@@ -1,8 +1,8 @@
 //! Helpers that were killed in their work. Most die at once; one that hangs in the kernel, for a dead disk, may
 //! do so for ever, and keeps its device from costing a second one.
 //!
-//! Must stay true: each is said once when it hangs and once when it has ended; their number is bounded by
-//! who asks [`Hanging::room`] before another helper gets work.
+//! Must stay true: each is said once when it hangs and once when it has ended; one that was killed a moment ago does
+//! not count as one that hangs; their number is bounded by who asks [`Hanging::room`] before another helper gets work.
 
 use super::subject::Subject;
 use crate::model::Now;
@@ -22,6 +22,10 @@ const MAX_FOR_DISKS: usize = 24;
 
 /// Those that work for others, at most.
 const MAX_FOR_OTHERS: usize = 8;
+
+fn max(for_disks: bool) -> usize {
+    if for_disks { MAX_FOR_DISKS } else { MAX_FOR_OTHERS }
+}
 
 #[derive(Debug)]
 struct Killed {
@@ -93,7 +97,7 @@ impl Hanging {
             hangs
         });
         for for_disks in [false, true] {
-            self.is_full_said[usize::from(for_disks)] &= self.room(for_disks) == 0;
+            self.is_full_said[usize::from(for_disks)] &= self.is_full(for_disks);
         }
     }
 
@@ -114,10 +118,18 @@ impl Hanging {
         !device.is_empty() && self.killed.iter().any(|one| one.is_said && one.subject.device == device)
     }
 
-    /// How many more may hang.
+    /// How many more may be slow or hang. Those that were killed a moment ago count: they may.
     pub fn room(&self, for_disks: bool) -> usize {
-        let max = if for_disks { MAX_FOR_DISKS } else { MAX_FOR_OTHERS };
-        max.saturating_sub(self.killed.iter().filter(|one| one.subject.is_for_disk == for_disks).count())
+        max(for_disks).saturating_sub(self.of_kind(for_disks).count())
+    }
+
+    /// Whether as many hang as may. Mere moments after their ends were asked for nobody knows whether they do.
+    pub fn is_full(&self, for_disks: bool) -> bool {
+        self.of_kind(for_disks).filter(|one| one.is_said).count() >= max(for_disks)
+    }
+
+    fn of_kind(&self, for_disks: bool) -> impl Iterator<Item = &Killed> {
+        self.killed.iter().filter(move |one| one.subject.is_for_disk == for_disks)
     }
 
     /// Says that nothing can be tried, once for each time that it becomes so.
@@ -134,5 +146,50 @@ impl Hanging {
     pub fn list(&self) -> impl Iterator<Item = SlowHelper> {
         let hung = self.killed.iter().filter(|one| one.is_said);
         hung.map(|one| SlowHelper::new(&one.child, &one.subject, one.since, true))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::helper::operations::Operation;
+    use crate::sys::child::{self, ExecStrings, Program, Spawn};
+    use std::fs::File;
+    use std::os::fd::AsFd;
+
+    /// It is not killed, so it ends no sooner than one that hangs in the kernel.
+    fn endless() -> Child {
+        let (null, mut argv) = (File::open("/dev/null").unwrap(), ExecStrings::new());
+        argv.push(&[b"sleep"]);
+        argv.push(&[b"1000"]);
+        let stdio = [null.as_fd(); 3];
+        let program = Program::Path(c"/bin/sleep".to_owned());
+        child::spawn(Spawn { program, argv, envp: ExecStrings::new(), stdio }).unwrap()
+    }
+
+    #[test]
+    fn who_was_killed_a_moment_ago_takes_room_but_does_not_hang_yet() {
+        let subject = Subject::of(&Operation::PermanentAddress { ifname: "x".into() });
+        let (mut hanging, now) = (Hanging::default(), Now::from_secs(10));
+        for _ in 0..MAX_FOR_OTHERS {
+            hanging.push(endless(), subject.clone(), now, now);
+        }
+        hanging.look(now + FIRST_PAUSE);
+        let state = |hanging: &Hanging| (hanging.room(false), hanging.is_full(false), hanging.list().count());
+        assert_eq!(state(&hanging), (0, false, 0));
+        assert!(hanging.has("x".into()) && !hanging.hangs_at("x".into()));
+        hanging.look(now + GRACE);
+        assert_eq!(state(&hanging), (0, true, MAX_FOR_OTHERS));
+        assert!(hanging.room(true) > 0 && !hanging.is_full(true) && hanging.hangs_at("x".into()));
+        for one in &hanging.killed {
+            one.child.signal(libc::SIGKILL).unwrap();
+        }
+        let mut later = now + GRACE;
+        while !hanging.killed.is_empty() {
+            std::thread::yield_now();
+            later += LAST_PAUSE;
+            hanging.look(later);
+        }
+        assert_eq!(state(&hanging), (MAX_FOR_OTHERS, false, 0));
     }
 }

@@ -319,14 +319,14 @@ impl<C> Pool<C> {
         self.hanging.look(now);
         for for_disks in [false, true] {
             let is_one = |request: &Request<C>| request.subject.is_for_disk == for_disks;
-            if self.hanging.room(for_disks) == 0 && self.waiting.iter().any(is_one) {
+            if self.hanging.is_full(for_disks) && self.waiting.iter().any(is_one) {
                 self.hanging.say_full(for_disks);
             }
         }
         let is_refused = |pool: &Self, request: &Request<C>| {
             let subject = &request.subject;
             let refused = pool.hanging.hangs_at(subject.device.as_ref());
-            (refused || pool.hanging.room(subject.is_for_disk) == 0).then_some(Reply::Refused)
+            (refused || pool.hanging.is_full(subject.is_for_disk)).then_some(Reply::Refused)
         };
         if self.waiting.iter().any(|request| is_refused(self, request).is_some()) {
             self.give_up_where(is_refused);
