@@ -409,13 +409,12 @@ fn who_asks_while_others_are_being_killed_is_not_refused() {
     let script = silent("killed");
     let mut bench = Bench::new(script.to_str().unwrap());
     let mut now = monotonic();
-    let limit = Duration::from_secs(2);
-    let deadline = now + limit;
+    let deadline = now + Duration::from_secs(10);
     for n in 0..8 {
         bench.pool.request("late", read_attr(&format!("/proc/{n}/comm")), deadline, now, &bench.sockets);
     }
     while bench.pool.load().0 < 8 {
-        now += Duration::from_millis(10);
+        now += Duration::from_millis(100);
         bench.pool.on_time(now, &bench.sockets);
     }
     bench.pool.on_time(deadline, &bench.sockets);
@@ -430,6 +429,52 @@ fn who_asks_while_others_are_being_killed_is_not_refused() {
         assert!(monotonic() < start + LIMIT, "it gets no helper");
         now += Duration::from_millis(10);
         bench.pool.on_time(now, &bench.sockets);
+        assert_eq!(bench.pool.poll_reply(), None);
+        std::thread::yield_now();
+    }
+    drop(bench);
+    std::fs::remove_file(&script).unwrap();
+}
+
+#[test]
+fn slow_helpers_leave_their_places_as_long_as_there_are_others_and_then_requests_wait_in_order() {
+    let script = silent("many");
+    let mut bench = Bench::new(script.to_str().unwrap());
+    let mut now = monotonic();
+    let deadline = now + Duration::from_secs(60);
+    let read = |n: usize| read_attr(&format!("/proc/{n}/comm"));
+    let go_on = |bench: &mut Bench, now: &mut Duration, step| {
+        *now += step;
+        (0..10).for_each(|_| {
+            *now += Duration::from_millis(10);
+            bench.pool.on_time(*now, &bench.sockets);
+        });
+    };
+    for n in 0..14 {
+        bench.pool.request("slow", read(n), deadline, now, &bench.sockets);
+    }
+    for expected in [6, 12, 14] {
+        go_on(&mut bench, &mut now, Duration::ZERO);
+        assert_eq!(bench.pool.load().0, expected, "those before them are slow");
+        go_on(&mut bench, &mut now, Duration::from_secs(4));
+    }
+    for (n, caller) in ["first", "second"].into_iter().enumerate() {
+        bench.pool.request(caller, read(100 + n), deadline + LIMIT, now, &bench.sockets);
+        go_on(&mut bench, &mut now, Duration::from_secs(1));
+    }
+    assert_eq!((bench.pool.load(), bench.pool.poll_reply()), ((14, 2), None), "nobody is refused");
+    bench.pool.request("disk", Operation::LockDisk { path: "/dev/x".into() }, deadline, now, &bench.sockets);
+    go_on(&mut bench, &mut now, Duration::ZERO);
+    assert_eq!(bench.pool.load(), (15, 2), "a disk does not wait for them");
+
+    now = deadline;
+    bench.pool.on_time(now, &bench.sockets);
+    let replies: Vec<_> = std::iter::from_fn(|| bench.pool.poll_reply()).collect();
+    assert!(replies.iter().all(|(_, reply)| *reply == Reply::TimedOut) && replies.len() == 15, "{replies:?}");
+    let start = monotonic();
+    while bench.pool.load() != (2, 0) {
+        assert!(monotonic() < start + LIMIT, "they get no helper");
+        go_on(&mut bench, &mut now, Duration::ZERO);
         assert_eq!(bench.pool.poll_reply(), None);
         std::thread::yield_now();
     }

@@ -2,7 +2,8 @@
 //! do so for ever, and keeps its device from costing a second one.
 //!
 //! Must stay true: each is said once when it hangs and once when it has ended; one that was killed a moment ago does
-//! not count as one that hangs; their number is bounded by who asks [`Hanging::room`] before another helper gets work.
+//! not count as one that hangs; their number is bounded by who asks [`Hanging::without_place`] before another helper
+//! gets work.
 
 use super::subject::Subject;
 use crate::model::Now;
@@ -17,10 +18,11 @@ const GRACE: Duration = Duration::from_millis(500);
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LAST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Those that work for disks and do not end, at most: more than a machine has controllers.
+/// Those for disks that hang, beyond which requests are refused, and places for those and for slow ones: more than a
+/// machine has controllers.
 const MAX_FOR_DISKS: usize = 24;
 
-/// Those that work for others, at most.
+/// The same for those that work for others.
 const MAX_FOR_OTHERS: usize = 8;
 
 fn max(for_disks: bool) -> usize {
@@ -118,12 +120,13 @@ impl Hanging {
         !device.is_empty() && self.killed.iter().any(|one| one.is_said && one.subject.device == device)
     }
 
-    /// How many more may be slow or hang. Those that were killed a moment ago count: they may.
-    pub fn room(&self, for_disks: bool) -> usize {
-        max(for_disks).saturating_sub(self.of_kind(for_disks).count())
+    /// How many of so many slow helpers and of those that were killed find no place beside the fast ones. Those that
+    /// were killed a moment ago count: they may hang.
+    pub fn without_place(&self, for_disks: bool, slow: usize) -> usize {
+        (slow + self.of_kind(for_disks).count()).saturating_sub(max(for_disks))
     }
 
-    /// Whether as many hang as may. Mere moments after their ends were asked for nobody knows whether they do.
+    /// Whether as many hang as may. One that was killed a moment ago does not count.
     pub fn is_full(&self, for_disks: bool) -> bool {
         self.of_kind(for_disks).filter(|one| one.is_said).count() >= max(for_disks)
     }
@@ -168,19 +171,23 @@ mod tests {
     }
 
     #[test]
-    fn who_was_killed_a_moment_ago_takes_room_but_does_not_hang_yet() {
+    fn who_was_killed_a_moment_ago_takes_a_place_but_does_not_hang_yet() {
         let subject = Subject::of(&Operation::PermanentAddress { ifname: "x".into() });
         let (mut hanging, now) = (Hanging::default(), Now::from_secs(10));
         for _ in 0..MAX_FOR_OTHERS {
             hanging.push(endless(), subject.clone(), now, now);
         }
         hanging.look(now + FIRST_PAUSE);
-        let state = |hanging: &Hanging| (hanging.room(false), hanging.is_full(false), hanging.list().count());
-        assert_eq!(state(&hanging), (0, false, 0));
+        let state = |hanging: &Hanging| {
+            (hanging.without_place(false, 1), hanging.is_full(false), hanging.list().count())
+        };
+        assert_eq!(state(&hanging), (1, false, 0));
         assert!(hanging.has("x".into()) && !hanging.hangs_at("x".into()));
         hanging.look(now + GRACE);
-        assert_eq!(state(&hanging), (0, true, MAX_FOR_OTHERS));
-        assert!(hanging.room(true) > 0 && !hanging.is_full(true) && hanging.hangs_at("x".into()));
+        assert_eq!(state(&hanging), (1, true, MAX_FOR_OTHERS));
+        assert!(
+            hanging.without_place(true, 1) == 0 && !hanging.is_full(true) && hanging.hangs_at("x".into())
+        );
         for one in &hanging.killed {
             one.child.signal(libc::SIGKILL).unwrap();
         }
@@ -190,6 +197,6 @@ mod tests {
             later += LAST_PAUSE;
             hanging.look(later);
         }
-        assert_eq!(state(&hanging), (MAX_FOR_OTHERS, false, 0));
+        assert_eq!(state(&hanging), (0, false, 0));
     }
 }

@@ -6,9 +6,11 @@
 //! Must stay true: every request gets exactly one reply; a helper works on one operation at a time, and on
 //! one device one helper; the loop never waits for a helper, not even for its death, and closes no disk itself.
 //!
-//! Helpers that work fast share a few places. One that has been at its work for long leaves its place to others,
-//! and counts with those that hang ([`super::hanging`]): dead disks, which keep a helper each until their events
-//! are over, and perhaps beyond, do not hold up the disks that live.
+//! Helpers that work fast share a few places. One that has been at its work for long leaves its place to others, if one
+//! is free of those kept for slow ones and those that hang ([`super::hanging`]); else it keeps it. So dead disks, which
+//! keep a helper each until their events are over, and perhaps beyond, do not hold up the disks that live. When all
+//! places are taken, requests wait in order: each helper is killed at the deadline of its request. Only where as many
+//! hang as may are requests refused.
 
 use super::dying::Dying;
 use super::hanging::{Hanging, SlowHelper};
@@ -32,6 +34,9 @@ const MAX_HELPERS: usize = 8;
 /// Those of them that work for disks. All disks behind one controller hang together, and other work must not wait
 /// for them.
 const MAX_DISK_HELPERS: usize = 5;
+
+/// Those that work for others: what is slow without being a disk must not hold up disks for ever either.
+const MAX_OTHER_HELPERS: usize = 6;
 
 /// A helper that has been at its work for longer is slow.
 const SLOW: Duration = Duration::from_secs(3);
@@ -269,11 +274,20 @@ impl<C> Pool<C> {
     /// When the next request gets a helper of its own, if another may be started.
     fn another_at(&self) -> Option<Now> {
         let next = self.waiting.get(self.next_request()?)?;
-        match self.helpers.len() - self.works().filter(|work| work.is_slow(self.now)).count() {
-            0 if self.helpers.is_empty() && next.caller.is_some() => Some(next.since),
+        let idle = self.helpers.values().filter(|helper| helper.work.is_none()).count();
+        match self.places_taken(false) + self.places_taken(true) + idle {
+            _ if self.helpers.is_empty() && next.caller.is_some() => Some(next.since),
             n if n < MAX_HELPERS => Some((next.since + PATIENCE).max(self.start_not_before)),
             _ => None,
         }
+    }
+
+    /// How many of the places of fast helpers are taken by those of a kind: by fast ones, and by those slow ones,
+    /// and ones not known to have ended, that find no place elsewhere.
+    fn places_taken(&self, for_disks: bool) -> usize {
+        let of_kind = self.works().filter(|work| work.subject.is_for_disk == for_disks);
+        let (slow, fast): (Vec<_>, Vec<_>) = of_kind.partition(|work| work.is_slow(self.now));
+        fast.len() + self.hanging.without_place(for_disks, slow.len())
     }
 
     /// Gives waiting requests to idle or new helpers.
@@ -338,15 +352,8 @@ impl<C> Pool<C> {
         if self.waiting.is_empty() {
             return None;
         }
-        let count = |for_disks, slow| {
-            let of_kind =
-                |work: &&Work<C>| work.subject.is_for_disk == for_disks && work.is_slow(self.now) == slow;
-            self.works().filter(of_kind).count()
-        };
-        let has_room = [false, true].map(|for_disks| {
-            let enough = for_disks && count(true, false) >= MAX_DISK_HELPERS;
-            !enough && count(for_disks, true) < self.hanging.room(for_disks)
-        });
+        let has_room = [(false, MAX_OTHER_HELPERS), (true, MAX_DISK_HELPERS)]
+            .map(|(for_disks, max)| self.places_taken(for_disks) < max);
         self.waiting.iter().position(|request| {
             let device = &request.subject.device;
             let is_busy = || !device.is_empty() && self.works().any(|work| work.subject.device == *device);
