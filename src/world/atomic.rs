@@ -2,8 +2,8 @@
 //!
 //! The new one is made beside the old one under a name with `.#` in front, which readers of
 //! `/run/udev` skip, and renamed over it. One process with one thread writes, so the name need not be
-//! random; a leftover of a crash is removed when the same name is written, or by [`sweep`] at the start. Nothing
-//! is synced: `/run` and `/dev` do not outlive the kernel.
+//! random; a leftover of a crash is removed when the same name is written, or by [`sweep`] at the start. Symlinks have
+//! more in front, since rules may ask for others in `/dev` that begin with `.#`. Nothing is synced: `/run` and `/dev` do not outlive the kernel.
 
 use crate::sys::fs::{self, Dir};
 use std::io;
@@ -19,7 +19,7 @@ pub fn write_file(
     mode: u32,
     umask_spares_mode: bool,
 ) -> io::Result<()> {
-    let temporary = temporary_name(name);
+    let temporary = temporary_name(TEMPORARY, name);
     let file = again_without_leftover(dir, &temporary, || dir.create_file(&temporary, mode))?;
     let write = || {
         if !umask_spares_mode {
@@ -39,7 +39,7 @@ pub fn write_file(
 
 /// Makes `name` a symlink with this target, whatever it was before, unless it is a directory.
 pub fn replace_symlink(dir: &Dir, target: &[u8], name: &[u8]) -> io::Result<()> {
-    let temporary = temporary_name(name);
+    let temporary = temporary_name(TEMPORARY_SYMLINK, name);
     again_without_leftover(dir, &temporary, || dir.symlink(target, &temporary))?;
     remove_after_error(dir, &temporary, dir.rename(&temporary, name))
 }
@@ -65,28 +65,41 @@ fn remove_after_error(dir: &Dir, temporary: &[u8], result: io::Result<()>) -> io
 /// In front of names that are there for a moment only.
 const TEMPORARY: &[u8] = b".#";
 
+/// The same for symlinks. A rule that asks for both `x` and `.#mudev-x` has asked for it.
+const TEMPORARY_SYMLINK: &[u8] = b".#mudev-";
+
 /// `a/b` -> `a/.#b`, no longer than a file name may be.
-fn temporary_name(name: &[u8]) -> Vec<u8> {
-    const ROOM: usize = 255 - TEMPORARY.len();
+fn temporary_name(prefix: &[u8], name: &[u8]) -> Vec<u8> {
+    let room = 255 - prefix.len();
     let start = name.iter().rposition(|&b| b == b'/').map_or(0, |slash| slash + 1);
     let (folder, last) = name.split_at(start);
-    [folder, TEMPORARY, &last[..last.len().min(ROOM)]].concat()
+    [folder, prefix, &last[..last.len().min(room)]].concat()
 }
 
-/// Whether a name is one that only a crash leaves.
+/// Whether a name in a folder of ours is one that only a crash leaves.
 pub fn is_temporary(name: &[u8]) -> bool {
     name.starts_with(TEMPORARY)
 }
 
-/// Removes what a crash has left in this directory. All is tried; the first error is returned.
+/// The same in a folder of others, where a name may begin with `.#` that was asked for.
+pub fn is_temporary_symlink(name: &[u8]) -> bool {
+    name.starts_with(TEMPORARY_SYMLINK)
+}
+
+/// Removes what a crash has left in this directory of ours. All is tried; the first error is returned.
 pub fn sweep(dir: &Dir) -> io::Result<()> {
     sweep_names(dir, &dir.names()?)
 }
 
 /// The same, where the names are known already.
 pub fn sweep_names(dir: &Dir, names: &[bstr::BString]) -> io::Result<()> {
+    remove_all(dir, names.iter().filter(|name| is_temporary(name)))
+}
+
+/// Removes these, but no directory. All is tried; the first error is returned.
+pub fn remove_all<'a>(dir: &Dir, names: impl Iterator<Item = &'a bstr::BString>) -> io::Result<()> {
     let mut result = Ok(());
-    for name in names.iter().filter(|name| is_temporary(name)) {
+    for name in names {
         let removed = match dir.unlink(name) {
             // No directory is ours.
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EISDIR | libc::EPERM)) => {
@@ -136,13 +149,15 @@ mod tests {
         let tree = Tree::new();
         let dir = dir(&tree);
         dir.create_file(b".#f", 0o600).unwrap();
+        dir.symlink(b"x", b".#mudev-l").unwrap();
         dir.symlink(b"x", b".#l").unwrap();
         write_file(&dir, b"f", b"new", 0o1644, false).unwrap();
         replace_symlink(&dir, b"t", b"l").unwrap();
         assert_eq!(dir.read_file(b"f", 9).unwrap(), b"new");
         assert_eq!(dir.stat(b"f").unwrap().permissions(), 0o1644);
         assert_eq!(dir.read_link(b"l").unwrap(), "t");
-        assert_eq!(dir.names().unwrap().len(), 2);
+        // What begins like a file that is being written may be a symlink that was asked for.
+        assert_eq!((dir.read_link(b".#l").unwrap(), dir.names().unwrap().len()), ("x".into(), 3));
     }
 
     #[test]
@@ -157,9 +172,10 @@ mod tests {
 
     #[test]
     fn temporary_names_are_hidden_and_fit() {
-        assert_eq!(temporary_name(b"c1:3"), b".#c1:3");
-        assert_eq!(temporary_name(b"a/b/c"), b"a/b/.#c");
-        assert_eq!(temporary_name(&[b'x'; 255]).len(), 255);
+        assert_eq!(temporary_name(TEMPORARY, b"c1:3"), b".#c1:3");
+        assert_eq!(temporary_name(TEMPORARY_SYMLINK, b"a/b/c"), b"a/b/.#mudev-c");
+        assert_eq!(temporary_name(TEMPORARY_SYMLINK, &[b'x'; 255]).len(), 255);
+        assert!(is_temporary(TEMPORARY_SYMLINK));
     }
 
     #[test]

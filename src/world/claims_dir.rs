@@ -267,7 +267,14 @@ impl ClaimsDir {
         let numbers = [&b""[..], b"block", b"char"];
         let folders: BTreeSet<&[u8]> =
             self.claims.links().map(|link| split_last(link).0).chain(numbers).collect();
-        folders.into_iter().try_for_each(|folder| symlinks::sweep(&self.dev, folder))
+        let sweep = |folder| {
+            let is_claimed = |name: &BString| {
+                let link = [folder, name.as_slice()].join(&b'/');
+                self.claims.ranked(link.strip_prefix(b"/").unwrap_or(&link)).next().is_some()
+            };
+            symlinks::sweep(&self.dev, folder, is_claimed)
+        };
+        folders.into_iter().try_for_each(sweep)
     }
 
     /// The devices that have a symlink in `/dev/block` or `/dev/char`.
@@ -444,7 +451,9 @@ impl ClaimsDir {
         if let Err(error) = atomic::sweep_names(&self.links, &names) {
             log::warn!("Cannot remove what is left of writing claims: {error}");
         }
-        for dir in names.into_iter().filter(|name| !atomic::is_temporary(name)) {
+        // A rule may have asked for a name that begins like those that are no folders.
+        let is_file = |name: &BString| atomic::is_temporary(name) && self.links.open_dir(name).is_err();
+        for dir in names.into_iter().filter(|name| !is_file(name)) {
             if let Err(error) = self.load_dir(&dir, records, sysfs, &mut found) {
                 let link = unescape_link(&dir).unwrap_or(dir);
                 errors.push(LinkError { link, kind: LinkErrorKind::Claim(error) });

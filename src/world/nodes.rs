@@ -222,7 +222,7 @@ pub fn sweep_static_node_tags(roots: &Roots) -> io::Result<()> {
         folder => folder?,
     };
     for tag in folder.names()? {
-        symlinks::sweep(&folder, &tag)?;
+        symlinks::sweep(&folder, &tag, |_| false)?;
     }
     atomic::sweep(&folder)
 }
@@ -501,7 +501,7 @@ mod tests {
         assert_eq!(apply_static_node(&tree.roots(), &wanted), Err(Errno(libc::EEXIST)));
         assert!(tree.path("run/udev/static_node-tags/taken/zero").is_file() && names("t").is_empty());
         assert_eq!(names("run/udev/static_node-tags/last"), ["zero"]);
-        tree.link("run/udev/static_node-tags/last/.#zero", "/dev/zero");
+        tree.link("run/udev/static_node-tags/last/.#mudev-zero", "/dev/zero");
         sweep_static_node_tags(&tree.roots()).unwrap();
         assert_eq!(names("run/udev/static_node-tags/last"), ["zero"]);
     }

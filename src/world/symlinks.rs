@@ -73,15 +73,21 @@ pub fn remove(root: &Dir, path: &[u8]) -> Result<(), SymlinkError> {
     Ok(())
 }
 
-/// Removes what a crash has left of replacing a symlink in this folder. What is no folder is not ours.
-pub fn sweep(root: &Dir, folder: &[u8]) -> io::Result<()> {
+/// Removes what a crash has left of replacing a symlink in this folder, but symlinks that somebody asked for. What is
+/// no folder is not ours.
+pub fn sweep(root: &Dir, folder: &[u8], is_wanted: impl Fn(&BString) -> bool) -> io::Result<()> {
     let opened = match open_folder(root, folder, None) {
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR | libc::ELOOP)) => {
             return Ok(());
         }
         result => result?,
     };
-    atomic::sweep(opened.as_ref().unwrap_or(root))
+    let dir = opened.as_ref().unwrap_or(root);
+    let names = dir.names()?;
+    atomic::remove_all(
+        dir,
+        names.iter().filter(|name| atomic::is_temporary_symlink(name) && !is_wanted(name)),
+    )
 }
 
 /// The folder of this name, made if wanted (then it is said what the umask does); None stands for `root` itself.
@@ -205,18 +211,19 @@ mod tests {
     fn what_a_crash_left_is_swept_and_is_no_obstacle() {
         let tree = Tree::new();
         let root = root(&tree);
-        tree.link("dev/a/l", "old").link("dev/a/.#l", "half").file("dev/a/.hidden", "").dir("dev/a/.#folder");
+        tree.link("dev/a/l", "old").link("dev/a/.#mudev-l", "half").link("dev/a/.#l", "asked for");
+        tree.file("dev/a/.hidden", "").dir("dev/a/.#mudev-folder");
         put(&root, b"a/l", b"new", true).unwrap();
         assert_eq!(target(&tree, "dev/a/l").as_deref(), Some("new"));
-        tree.link("dev/a/.#l", "half").link("dev/.#m", "half");
+        tree.link("dev/a/.#mudev-l", "half").link("dev/.#mudev-m", "half").link("dev/a/.#mudev-w", "wanted");
         tree.file("dev/plain", "");
         for folder in [&b"a"[..], b"", b"none", b"plain"] {
-            sweep(&root, folder).unwrap();
+            sweep(&root, folder, |name| name == ".#mudev-w").unwrap();
         }
         let mut left = Dir::open(&tree.path("dev/a")).unwrap().names().unwrap();
         left.sort();
-        assert_eq!(left, [".#folder", ".hidden", "l"]);
-        assert!(!tree.path("dev/.#m").exists());
+        assert_eq!(left, [".#l", ".#mudev-folder", ".#mudev-w", ".hidden", "l"]);
+        assert!(!tree.path("dev/.#mudev-m").is_symlink());
         // The folder was made, the symlink not yet.
         tree.dir("dev/b/c");
         remove(&root, b"b/c/d/l").unwrap();

@@ -288,7 +288,9 @@ fn what_a_crash_left_is_swept_and_brought_in_line_with_the_records() {
         claim(&mut dir, 2, 7, "a/kept");
         claim(&mut dir, 3, 0, "b/c/gone");
     }
-    for left in ["dev/a/.#kept", "run/udev/links/a\\x2fkept/.#b8:1", "dev/.#x", "dev/block/.#8:1"] {
+    for left in
+        ["dev/a/.#mudev-kept", "run/udev/links/a\\x2fkept/.#b8:1", "dev/.#mudev-x", "dev/block/.#mudev-8:1"]
+    {
         tree.link(left, "half");
     }
     tree.file("run/udev/links/.#umask", "").dir("run/udev/links/empty");
@@ -317,7 +319,28 @@ fn what_a_crash_left_is_swept_and_brought_in_line_with_the_records() {
     let mut left = Dir::open(&tree.path("dev/a")).unwrap().names().unwrap();
     left.sort();
     assert_eq!(left, ["kept", "lost"]);
-    assert!(target(&tree, "dev/.#x").is_none() && target(&tree, "dev/block/.#8:1").is_none());
+    assert!(target(&tree, "dev/.#mudev-x").is_none() && target(&tree, "dev/block/.#mudev-8:1").is_none());
+}
+
+#[test]
+fn a_symlink_that_is_called_like_a_leftover_is_kept_over_a_restart() {
+    const LINKS: [&str; 4] = [".#x", ".#mudev-z", "a/.#mudev-y", "x"];
+    let tree = tree();
+    {
+        let mut dir = open(&tree);
+        for link in LINKS {
+            assert_eq!(claim(&mut dir, 1, 0, link), NONE);
+            assert_eq!(claim(&mut dir, 2, 1, link), NONE);
+        }
+    }
+    let before = entries(&tree);
+    let dir = load(&tree);
+    dir.sweep_dev().unwrap();
+    assert_eq!(entries(&tree), before);
+    for link in LINKS {
+        assert!(target(&tree, &format!("dev/{link}")).is_some(), "{link}");
+        assert_eq!(dir.claims().ranked(link.as_bytes()).count(), 2, "{link}");
+    }
 }
 
 #[test]
