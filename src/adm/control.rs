@@ -162,7 +162,7 @@ fn parse(parser: &mut Parser) -> Result<(Vec<Message>, Duration), Stop> {
                 let text = text_value(parser)?;
                 let number = parse_number(text.as_bytes()).and_then(|n| i32::try_from(n).ok());
                 let number =
-                    number.ok_or_else(|| Stop::Failed(format!("{text:?} is no number of children")))?;
+                    number.ok_or_else(|| Stop::Failed(format!("{text:?} is no number of programs")))?;
                 messages.push(Message::SetChildrenMax(number.unsigned_abs()));
             }
             Arg::Long("ping") => messages.push(Message::Ping),

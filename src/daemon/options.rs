@@ -98,7 +98,7 @@ fn parse_options(parser: &mut lexopt::Parser) -> Result<Invocation, lexopt::Erro
             Arg::Short('d') | Arg::Long("daemon") => line.daemon = true,
             Arg::Short('D') | Arg::Long("debug") => line.debug = true,
             Arg::Short('c') | Arg::Long("children-max") => {
-                lenient(parser, &mut overrides.children_max, messages, "a number of events", number)?;
+                lenient(parser, &mut overrides.children_max, messages, "a number of programs", number)?;
             }
             Arg::Short('e') | Arg::Long("exec-delay") => {
                 lenient(parser, &mut overrides.exec_delay, messages, "a time", config::parse_time_span)?;
@@ -253,9 +253,9 @@ mod tests {
     #[test]
     fn a_bad_value_of_an_option_of_udevd_is_said_and_passed_over() {
         for (args, message) in [
-            (&["-c", "x"][..], "\"x\" is not a number of events, it is ignored"),
-            (&["--children-max=-1"], "\"-1\" is not a number of events, it is ignored"),
-            (&["-c", "-V"], "\"-V\" is not a number of events, it is ignored"),
+            (&["-c", "x"][..], "\"x\" is not a number of programs, it is ignored"),
+            (&["--children-max=-1"], "\"-1\" is not a number of programs, it is ignored"),
+            (&["-c", "-V"], "\"-V\" is not a number of programs, it is ignored"),
             (&["-e", ""], "\"\" is not a time, it is ignored"),
             (&["-t", "5 parsecs"], "\"5 parsecs\" is not a time, it is ignored"),
             (&["--timeout-signal=NONE"], "\"NONE\" is not a signal, it is ignored"),

@@ -211,7 +211,7 @@ fn settle(all: &Overrides, messages: &mut Vec<String>) -> Settings {
     settings
 }
 
-/// Number of events worked on at once if nobody says: two per CPU and 16 more, but not more than
+/// Number of programs at once if nobody says: two per CPU and 16 more, but not more than
 /// memory has room for at 128 MiB each (10 at least), and at most 2048.
 pub fn default_children_max(cpus: usize, memory: u64) -> usize {
     let by_memory = usize::try_from(memory / (128 << 20)).unwrap_or(usize::MAX).max(10);
