@@ -100,10 +100,20 @@ pub(super) struct Removal {
 pub(super) enum Removed {
     Partly,
     Whole,
-    /// An event of the device waits or runs.
+    /// An event of the device waits or runs, or nobody knows whether it has come back.
     IsBusy,
     /// The device has come back and its event was handled.
     IsThere,
+}
+
+/// What is known of whether a device is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Presence {
+    /// It is, or nobody will ever be able to tell.
+    There,
+    Gone,
+    /// Messages of links were lost, or not read yet: who must know asks again.
+    Unknown,
 }
 
 impl Resync {
@@ -149,7 +159,7 @@ impl Shell {
             Stage::Scan(_) | Stage::Look(_) => true,
             Stage::Interrupted(interrupted) if interrupted.until.is_some() => false,
             Stage::Interrupted(_) => self.links.is_complete(),
-            // The link table says whether a link is there, when it knows.
+            // Before that it is not known of links.
             Stage::Doubt { .. } | Stage::Remove { .. } => self.links.is_complete(),
         }
     }
@@ -208,7 +218,7 @@ impl Shell {
             },
             Stage::Doubt { mut ids, mut gone } => match ids.pop() {
                 Some(id) => {
-                    if self.is_gone(&id) {
+                    if self.presence(&id) != Presence::There {
                         gone.push(id);
                     }
                     Stage::Doubt { ids, gone }
@@ -240,11 +250,14 @@ impl Shell {
                     };
                 };
                 let mut current = None;
-                if self.engine.has_event_of(&id) {
-                    busy.push(id);
-                } else if self.is_gone(&id) {
-                    current = self.remove_device(&id, &mut number).map(Box::new);
-                    removed += 1;
+                match self.presence(&id) {
+                    _ if self.engine.has_event_of(&id) => busy.push(id),
+                    Presence::Unknown => busy.push(id),
+                    Presence::There => {}
+                    Presence::Gone => {
+                        current = self.remove_device(&id, &mut number).map(Box::new);
+                        removed += 1;
+                    }
                 }
                 Stage::Remove { gone, busy, number, removed, current }
             }
@@ -279,8 +292,8 @@ impl Shell {
         Stage::Doubt { ids: absent.collect(), gone: Vec::new() }
     }
 
-    fn is_gone(&self, id: &DeviceId) -> bool {
-        self.world.is_gone(&self.links.exchange.table, id)
+    fn presence(&self, id: &DeviceId) -> Presence {
+        self.world.presence(&self.links.exchange.table, id)
     }
 
     fn remove_device(&mut self, id: &DeviceId, number: &mut SeqNum) -> Option<Removal> {
@@ -304,15 +317,24 @@ impl World {
         self.database.known_or_tagged().chain(self.claims.claims().devices()).cloned().collect()
     }
 
-    /// Whether there is no such device any more. Where that cannot be told, there is.
+    /// Whether there is no such device any more. Where that is not known, there is.
     pub(super) fn is_gone(&self, links: &Table, id: &DeviceId) -> bool {
+        self.presence(links, id) == Presence::Gone
+    }
+
+    /// Whether a device is there. The one place where that is decided.
+    pub(super) fn presence(&self, links: &Table, id: &DeviceId) -> Presence {
         let sysfs = &self.answers.sysfs;
         let by_number = |folder: &[u8], number: &DevNum| {
             !sysfs.exists(folder, number.to_string().as_bytes()) && sysfs.exists(folder, b"")
         };
-        match id {
+        let is_gone = match id {
             DeviceId::Block(number) => by_number(b"/dev/block", number),
             DeviceId::Char(number) => by_number(b"/dev/char", number),
+            // The link table says whether a link is there, when it knows all of them.
+            DeviceId::Net(_) if self.answers.links_are_live() && links.is_stale() => {
+                return Presence::Unknown;
+            }
             DeviceId::Net(ifindex) if self.answers.links_are_live() => {
                 !matches!(links.lookup(*ifindex), Lookup::Known(_))
             }
@@ -324,7 +346,8 @@ impl World {
                     None => self.is_listed(subsystem) && sysfs.device_of_id(id).is_none(),
                 }
             }
-        }
+        };
+        if is_gone { Presence::Gone } else { Presence::There }
     }
 
     /// Whether devices of this subsystem are in a list, so that one that is in none is gone.
@@ -367,8 +390,10 @@ impl World {
             if engine.has_event_of(id) {
                 return Removed::IsBusy;
             }
-            if !self.is_gone(links, id) {
-                return Removed::IsThere;
+            match self.presence(links, id) {
+                Presence::There => return Removed::IsThere,
+                Presence::Unknown => return Removed::IsBusy,
+                Presence::Gone => {}
             }
         }
         let owner = Owner { id, devnode: b"", priority: 0, title: None };
