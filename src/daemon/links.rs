@@ -52,6 +52,9 @@ const NUDGE: Duration = Duration::from_secs(1);
 /// Between a dump that failed and the next.
 const DUMP_PAUSE: Duration = Duration::from_secs(1);
 
+/// After this time it is tried again to send what the kernel had no memory for.
+const SEND_PAUSE: Duration = Duration::from_millis(20);
+
 /// Who has asked for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RtnlFor {
@@ -102,6 +105,8 @@ pub struct Links {
     next_helper: u64,
     /// What the helper's socket had no room for.
     outgoing: Option<Vec<u8>>,
+    /// When to try again to send it, if nobody else says that there is room.
+    send_at: Option<Now>,
     parked: HashMap<IfIndex, Vec<Parked>, BuildFnv>,
     /// The last one that was given out.
     ticket: u64,
@@ -119,6 +124,30 @@ pub struct Links {
     dying: Dying,
     /// Overruns of the notification socket since the start.
     pub overruns: u64,
+}
+
+/// Why something could not be sent to the helper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unsent {
+    /// It goes when the helper has replied.
+    UntilRoom,
+    /// For want of memory.
+    Later,
+    /// That is read from its socket, and all that it has not answered is asked again.
+    HelperIsGone,
+    /// This will never be sent: it is too long.
+    Never(Errno),
+}
+
+impl Unsent {
+    fn of(error: &io::Error) -> Unsent {
+        match Errno::of(error) {
+            Errno(libc::EAGAIN) => Unsent::UntilRoom,
+            Errno(libc::ENOBUFS | libc::ENOMEM | libc::EINTR) => Unsent::Later,
+            Errno(libc::EPIPE | libc::ECONNRESET | libc::ENOTCONN) => Unsent::HelperIsGone,
+            errno => Unsent::Never(errno),
+        }
+    }
 }
 
 /// What was said and need not be said again.
@@ -142,6 +171,7 @@ impl Links {
             helper: None,
             next_helper: 0,
             outgoing: None,
+            send_at: None,
             parked: HashMap::default(),
             ticket: 0,
             behind: Vec::new(),
@@ -234,7 +264,7 @@ impl Links {
     /// Hands the helper what a turn has brought, in one datagram where it fits. Must be called before the loop
     /// waits.
     pub fn send_requests(&mut self, sources: &Sources, now: Now, answered: &mut Answered) {
-        self.send_outgoing();
+        self.send_outgoing(now);
         if self.outgoing.is_some() || !self.exchange.has_waiting(now) {
             return;
         }
@@ -256,18 +286,26 @@ impl Links {
             && let Some(datagram) = self.exchange.issue(MAX_REQUESTS, now)
         {
             self.outgoing = Some(datagram);
-            self.send_outgoing();
+            self.send_outgoing(now);
         }
         self.collect(now, answered);
     }
 
-    fn send_outgoing(&mut self) {
+    /// An error leaves nobody without a reply: what may succeed later is tried again, and of anything else who asked is
+    /// told.
+    fn send_outgoing(&mut self, now: Now) {
         let (Some(helper), Some(datagram)) = (&self.helper, &self.outgoing) else { return };
-        match unix::send(helper.socket.as_fd(), datagram) {
-            // It goes when the helper has replied.
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // An error is the helper's end, which is read from its socket.
-            _ => self.outgoing = None,
+        let sent = unix::send(helper.socket.as_fd(), datagram);
+        self.send_at = None;
+        match sent.map_err(|error| Unsent::of(&error)) {
+            Err(Unsent::UntilRoom) => {}
+            Err(Unsent::Later) => self.send_at = Some(now + SEND_PAUSE),
+            Ok(()) | Err(Unsent::HelperIsGone) => self.outgoing = None,
+            Err(Unsent::Never(errno)) => {
+                log::warn!("Cannot send a request of {} bytes for links: {errno}", datagram.len());
+                self.outgoing = None;
+                self.exchange.was_not_sent(errno);
+            }
         }
     }
 
@@ -392,7 +430,7 @@ impl Links {
         log::warn!("The helper for rtnetlink died");
         let _ = helper.child.signal(libc::SIGKILL);
         self.dying.push(helper.child);
-        self.outgoing = None;
+        (self.outgoing, self.send_at) = (None, None);
         self.exchange.hold_death();
     }
 
@@ -501,7 +539,7 @@ impl Links {
     pub fn timeout(&self) -> Option<Now> {
         let parked = self.parked.values().flatten().filter_map(|p| p.request_at);
         let dump = (self.is_live() && self.exchange.wants_dump()).then_some(self.dump_not_before);
-        let times = [self.exchange.timeout(), self.nudge_at, self.dying.timeout()];
+        let times = [self.exchange.timeout(), self.nudge_at, self.send_at, self.dying.timeout()];
         parked.chain(dump).chain(times.into_iter().flatten()).min()
     }
 }
@@ -592,5 +630,41 @@ mod tests {
         assert_eq!(answered.heard, [JobId(1), JobId(3)]);
         links.release(IfIndex(1), 2, &mut answered);
         assert_eq!((answered.heard.len(), links.parked()), (3, 0));
+    }
+
+    /// The test is the helper.
+    #[test]
+    fn who_asks_for_what_cannot_be_sent_is_told_at_once() {
+        let poll = mio::Poll::new().unwrap();
+        let sources = Sources::new(&poll).unwrap();
+        let null = std::fs::File::options().read(true).write(true).open("/dev/null").unwrap();
+        let launcher = Launcher::new(null, Executable::Named(c"/bin/true".to_owned()));
+        let (child, _) = launcher.start("").unwrap();
+        let (socket, theirs) = unix::seqpacket_pair().unwrap();
+        let mut links = Links::new(Some(netlink::open_route(false).unwrap()), launcher);
+        links.helper = Some(Helper { id: 0, child, socket, ready: false });
+        let (now, mut answered) = (Now::from_secs(5), Answered::default());
+        let longest = [crate::links::request::set_name(IfIndex(1), b"x", 0), vec![0; 1 << 20]].concat();
+        links.request(longest, RtnlFor::Job(JobId(1)), now + REQUEST_LIMIT);
+        let rename = crate::links::request::set_name(IfIndex(1), b"x", 0);
+        links.request(rename, RtnlFor::Job(JobId(2)), now + REQUEST_LIMIT);
+        turn_until(&mut links, &sources, &mut answered, |_, answered| !answered.replies.is_empty());
+        assert_eq!(answered.replies.len(), 1);
+        assert_eq!(answered.replies[0].0, JobId(1));
+        assert_eq!(answered.replies[0].1.result, Err(Errno(libc::EMSGSIZE)));
+        let received = unix::receive(theirs.as_fd(), &mut [0; 1000]).unwrap();
+        assert!(received.len > 0 && links.outgoing.is_none(), "the other one is sent");
+    }
+
+    #[test]
+    fn what_the_kernel_has_no_memory_for_is_sent_later() {
+        let unsent = |errno| Unsent::of(&io::Error::from_raw_os_error(errno));
+        assert_eq!(unsent(libc::EAGAIN), Unsent::UntilRoom);
+        assert_eq!((unsent(libc::ENOBUFS), unsent(libc::ENOMEM)), (Unsent::Later, Unsent::Later));
+        assert_eq!(unsent(libc::EPIPE), Unsent::HelperIsGone);
+        assert_eq!(unsent(libc::EMSGSIZE), Unsent::Never(Errno(libc::EMSGSIZE)));
+        let mut links = Links::new(None, no_launcher());
+        links.send_at = Some(Now::from_secs(6));
+        assert_eq!(links.timeout(), Some(Now::from_secs(6)));
     }
 }

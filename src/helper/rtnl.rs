@@ -41,17 +41,16 @@ pub fn serve_rtnl(client: BorrowedFd<'_>) -> io::Result<()> {
         if received.len == 0 {
             return Ok(());
         }
-        let requests = buffer.get_mut(..received.len).filter(|_| !received.truncated);
-        let served = requests
-            .map(|requests| serve_datagram(client, route.as_fd(), requests, &mut reply, &mut contention));
-        if !served.transpose()?.unwrap_or(false) {
+        let requests = buffer.get_mut(..received.len).unwrap_or_default();
+        if !serve_datagram(client, route.as_fd(), requests, &mut reply, &mut contention)? {
             // Not even a header: there is no sequence number to answer to.
             log::warn!("rtnetlink requests of {} bytes are no messages, ignored", received.len);
         }
     }
 }
 
-/// Serves all requests of a datagram; false if it does not end with one. `reply` is room for what the kernel
+/// Serves all requests of a datagram; false if it does not end with one. Of what was longer than our buffer the last
+/// one is cut, and answered as too long. `reply` is room for what the kernel
 /// answers.
 fn serve_datagram(
     client: BorrowedFd,
@@ -62,7 +61,11 @@ fn serve_datagram(
 ) -> io::Result<bool> {
     let mut give_by = Now::MAX;
     while !rest.is_empty() {
-        let Some(length) = wire::message_len(rest) else { return Ok(false) };
+        let Some(length) = wire::message_len(rest) else {
+            let Some(cut) = Request::of_cut(rest) else { return Ok(false) };
+            unix::send(client, &cut.failure(&io::Error::from_raw_os_error(libc::EMSGSIZE)))?;
+            return Ok(true);
+        };
         let (message, after) = rest.split_at_mut(length);
         rest = after.get_mut(wire::align(length) - length..).unwrap_or_default();
         if let Some(limit) = give_by_of(message) {
@@ -199,6 +202,13 @@ impl Request {
         message.get_mut(6..8)?.copy_from_slice(&flags.to_ne_bytes());
         let header = *message.first_chunk()?;
         Some(Request { header, seq, single: !dump && flags & NLM_F_ACK == 0 })
+    }
+
+    /// One whose header is all that can be trusted.
+    fn of_cut(bytes: &[u8]) -> Option<Request> {
+        let header = *bytes.first_chunk::<HEADER>()?;
+        let is_longer = wire::read_u32(bytes, 0)? as usize > bytes.len();
+        is_longer.then_some(Request { header, seq: wire::read_u32(bytes, 8)?, single: true })
     }
 
     fn is_end(&self, frame: &Frame<'_>) -> bool {
@@ -338,6 +348,28 @@ mod tests {
     fn what_is_no_message_is_none() {
         for bytes in [&[][..], &[1, 2, 3], &[255; 16]] {
             assert!(Request::prepare(&mut bytes.to_vec()).is_none());
+        }
+    }
+
+    /// As the process serves it, with its own end of a socket.
+    #[test]
+    fn a_request_that_is_longer_than_the_buffer_is_answered_too() {
+        let (ours, theirs) = unix::seqpacket_pair().unwrap();
+        let get = |seq| Builder::new(RTM_GETLINK, NLM_F_REQUEST, seq).ifinfo(u32::MAX >> 1).finish();
+        let mut long = Builder::new(RTM_SETLINK, NLM_F_REQUEST, 6).ifinfo(u32::MAX >> 1);
+        for _ in 0..3 {
+            long = long.attribute(IFLA_IFNAME, &[b'x'; 30_000]);
+        }
+        unix::send(ours.as_fd(), &[get(5), long.finish()].concat()).unwrap();
+        unix::send(ours.as_fd(), &get(7)).unwrap();
+        unix::end_sending(ours.as_fd()).unwrap();
+        serve_rtnl(theirs.as_fd()).unwrap();
+        let mut buffer = vec![0; BUFFER];
+        for (seq, errno) in [(5, libc::ENODEV), (6, libc::EMSGSIZE), (7, libc::ENODEV)] {
+            let received = unix::receive(ours.as_fd(), &mut buffer).unwrap();
+            let frame = wire::frames(&buffer[..received.len]).next().unwrap().unwrap();
+            let reply = crate::links::decode::reply(&frame).unwrap().unwrap();
+            assert_eq!((reply.seq, reply.result), (seq, Err(crate::model::Errno(errno))));
         }
     }
 }

@@ -5,7 +5,7 @@
 //! * The two rules of [`super::table`]: requests leave right after the socket of notifications was found empty
 //!   ([`Exchange::issue`]), replies wait until it was found empty once more ([`Exchange::caught_up`]). Where a
 //!   request or a reply lies meanwhile does no harm.
-//! * Every errand ends once ([`Ended`]).
+//! * Every errand ends once ([`Ended`]), also one whose request could not be sent ([`Exchange::was_not_sent`]).
 //! * *A change that ended as failed is not carried out later.* The helper works on requests in order and gives
 //!   none to the kernel past its deadline ([`wire::GIVE_BY`]). So of those sent only the oldest may be
 //!   in the kernel's hands; the others are withdrawn at their deadlines, as are those not sent. The oldest change
@@ -103,6 +103,8 @@ pub struct Exchange<W> {
     waiting: VecDeque<Waiting<W>>,
     /// In the order of sending, in which they are answered.
     sent: VecDeque<Sent<W>>,
+    /// How many of them, at the end, the last datagram of [`Exchange::issue`] has.
+    issued: usize,
     held: VecDeque<Held>,
     changes: Vec<Change>,
     ended: Vec<Ended<W>>,
@@ -118,6 +120,7 @@ impl<W> Default for Exchange<W> {
             table: Table::new(),
             waiting: VecDeque::new(),
             sent: VecDeque::new(),
+            issued: 0,
             held: VecDeque::new(),
             changes: Vec::new(),
             ended: Vec::new(),
@@ -279,6 +282,7 @@ impl<W> Exchange<W> {
             return None;
         }
         let mut datagram = Vec::new();
+        let before = self.sent.len();
         while let Some(next) = self.waiting.front()
             && (datagram.is_empty() || datagram.len() + next.errand.size() <= room)
             && let Some(Waiting { errand, deadline, tries }) = self.waiting.pop_front()
@@ -302,7 +306,18 @@ impl<W> Exchange<W> {
             let errand = Some(errand);
             self.sent.push_back(Sent { seq, errand, since: now, deadline, tries: tries + 1, overdue: false });
         }
+        self.issued = self.sent.len() - before;
         Some(datagram)
+    }
+
+    /// The last datagram of [`Exchange::issue`] cannot be sent: who asked for what is in it is told so.
+    pub fn was_not_sent(&mut self, errno: Errno) {
+        let at = self.sent.len().saturating_sub(std::mem::take(&mut self.issued));
+        for sent in self.sent.split_off(at) {
+            if let Some(errand) = sent.errand {
+                self.fail(errand, sent.seq, errno);
+            }
+        }
     }
 
     /// Ends what is past its deadline; the number of changes that are waited for all the same, each counted

@@ -174,3 +174,30 @@ fn without_a_helper_all_that_waits_fails_at_once() {
     assert_eq!(ends(&mut exchange), [("dump", failed), ("rename", failed)]);
     assert!(exchange.wants_dump() && exchange.timeout().is_none());
 }
+
+#[test]
+fn what_cannot_be_sent_fails_at_once_and_what_was_sent_before_goes_on() {
+    let mut exchange = exchange();
+    exchange.ask(driver("before"), at(60));
+    let before = requests(&exchange.issue(1000, at(1)).unwrap())[0].1;
+    for errand in [driver("long"), link(), rename("rename")] {
+        exchange.ask(errand, at(60));
+    }
+    exchange.issue(1000, at(1)).unwrap();
+    exchange.was_not_sent(Errno(libc::EMSGSIZE));
+    let failed = Err(Errno(libc::EMSGSIZE));
+    let ended = exchange.take_ended();
+    assert!(matches!(&ended[1], Ended::Link { ticket: _, .. }), "{ended:?}");
+    let messages: Vec<_> = ended
+        .into_iter()
+        .filter_map(
+            |ended| if let Ended::Message(who, reply) = ended { Some((who, reply.result)) } else { None },
+        )
+        .collect();
+    assert_eq!(messages, [("long", failed), ("rename", failed)]);
+    exchange.was_not_sent(Errno(libc::EMSGSIZE));
+    assert_eq!(ends(&mut exchange), [], "each once");
+    exchange.hold(&answer(before, 0));
+    exchange.caught_up(at(2));
+    assert_eq!(ends(&mut exchange), [("before", Ok(()))]);
+}
