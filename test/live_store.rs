@@ -293,3 +293,38 @@ fn a_directory_in_place_of_a_record_fails_no_event() {
         live.stop();
     });
 }
+
+/// Nothing fails then: what the daemon holds open can still be written, and nobody finds it.
+#[test]
+fn what_is_mounted_over_the_folder_or_detached_is_noticed() {
+    in_cell(|| {
+        run(
+            "sh",
+            &["-ec", "mkdir -p /run/udev /run/rules; mount -t tmpfs none /run/udev; mkdir /run/udev/rules.d"],
+        );
+        std::fs::write("/run/rules/1.rules", "ENV{SEEN}=\"1\", TAG+=\"all\"\n").expect("rules");
+        let mut live = Live::start_with("", |daemon| _ = daemon.arg("--rules-dir=/run/rules"));
+        let disk = Loop::add().expect("a loop device");
+        live.announced("add", &disk.devpath());
+        hide_other_devices(std::slice::from_ref(&disk));
+        settle();
+        let tag = format!("/run/udev/tags/all/{}", disk.id());
+        for script in [
+            "umount -l /run/udev",
+            "mount -t tmpfs none /run/udev",
+            "umount -l /run/udev; rm /run/udev/data/*",
+            "mount -t tmpfs none /run/udev/data",
+            "mount -t tmpfs none /run/udev/tags",
+            "mkdir /run/other; mount --bind /run/other /run/udev",
+        ] {
+            run("sh", &["-ec", script]);
+            // No event but those that the daemon causes.
+            eventually(&format!("all is back after {script}\n{}", live::log()), || {
+                record(&disk.id()).contains("E:SEEN=1") && Path::new(&tag).exists()
+            });
+            settle();
+            change(&mut live, &disk.syspath());
+        }
+        live.stop();
+    });
+}

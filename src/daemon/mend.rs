@@ -1,4 +1,5 @@
-//! When `/run/udev` or a part of it was removed or renamed under us: it is made anew.
+//! When `/run/udev` or a part of it was removed or renamed under us, or another is in its place: what is missing is
+//! made anew.
 //!
 //! Must stay true: one message, not one for each write that fails; the write that found a folder gone is done again
 //! and does not fail; afterwards clients find sockets, queue file and records where they look for them. The records
@@ -55,11 +56,16 @@ impl World {
                 FolderChange::Tag { tag, id } => self.database.forget_tag(&tag, &id),
                 FolderChange::Unknown => {
                     self.database.forget_tags();
-                    if !self.database.is_in_place(&self.answers.roots.run) {
-                        self.mend_folders();
-                    }
+                    self.mend_what_is_elsewhere();
                 }
+                FolderChange::Mounts => self.mend_what_is_elsewhere(),
             }
+        }
+    }
+
+    fn mend_what_is_elsewhere(&mut self) {
+        if !self.watches.are_folders_in_place() {
+            self.mend_folders();
         }
     }
 
@@ -84,12 +90,15 @@ impl Shell {
         let path = self.roots.run.join("udev");
         match mended.and_then(|()| self.serve_run_folder()) {
             Ok(()) => {
-                log::error!("{} was removed: it is made anew, all devices are triggered", path.display());
+                log::error!(
+                    "{} was removed or replaced: what is missing is made anew, all devices are triggered",
+                    path.display()
+                );
                 self.is_unmendable = false;
                 self.look_at_all_devices();
             }
             Err(error) if !self.is_unmendable => {
-                log::error!("{} was removed and cannot be made anew: {error}", path.display());
+                log::error!("{} was removed or replaced and cannot be made anew: {error}", path.display());
                 self.is_unmendable = true;
             }
             Err(_) => {}
@@ -101,9 +110,10 @@ impl Shell {
         self.queue_file.forget();
         self.mark_queue();
         let folder = self.roots.run.join("udev");
-        let listen = |name: &str| {
-            let path = folder.join(name);
-            if path.exists() { Ok(None) } else { control::listen(&path).map(Some) }
+        // Where somebody listens it is we, or another daemon. An older socket may have come back to light.
+        let listen = |name: &str| match control::listen(&folder.join(name)) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(None),
+            listener => listener.map(Some),
         };
         if let Some(server) = &mut self.control
             && let Some(listener) = listen("control")?

@@ -20,6 +20,7 @@ pub mod mend;
 pub mod options;
 mod passed;
 pub mod perform;
+mod places;
 pub mod portions;
 pub mod questions;
 pub mod queue_file;

@@ -239,6 +239,9 @@ impl Shell {
             Source::Links => self.links.set_ready(),
             Source::Rtnl(id) => self.links.set_helper_ready(id),
             Source::Inotify => self.world.watches.set_ready(),
+            // Who ends follows /run/udev nowhere.
+            Source::Mounts if !self.exiting => self.world.watches.doubt_folders(),
+            Source::Mounts => {}
             Source::Signals => self.on_signals(),
             Source::Control => self.accept_clients(),
             Source::Client(id) => self.on_client(id),

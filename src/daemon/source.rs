@@ -29,6 +29,8 @@ pub enum Source {
     ChildOut(u64),
     ChildErr(u64),
     Helper(u64),
+    /// The list of mounts.
+    Mounts,
 }
 
 /// Bits of the token that say which kind of source it is.
@@ -50,6 +52,7 @@ impl Source {
             Source::ChildOut(n) => (10, n),
             Source::ChildErr(n) => (11, n),
             Source::Helper(n) => (12, n),
+            Source::Mounts => (13, 0),
         };
         // 28 bits of number on 32-bit machines: a late event would have to wait for 2^28 others.
         Token(((number as usize) << KIND_BITS) | kind)
@@ -72,6 +75,7 @@ impl Source {
             10 => Source::ChildOut(number),
             11 => Source::ChildErr(number),
             12 => Source::Helper(number),
+            13 => Source::Mounts,
             _ => return None,
         })
     }
@@ -96,6 +100,11 @@ impl Sources {
     /// Watches a descriptor for reading and writing.
     pub fn add_both(&self, fd: BorrowedFd, source: Source) -> io::Result<()> {
         self.register(fd, source, Interest::READABLE | Interest::WRITABLE)
+    }
+
+    /// Watches a descriptor for what is urgent: files in /proc say so that they have changed.
+    pub fn add_urgent(&self, fd: BorrowedFd, source: Source) -> io::Result<()> {
+        self.register(fd, source, Interest::PRIORITY)
     }
 
     fn register(&self, fd: BorrowedFd, source: Source, interest: Interest) -> io::Result<()> {
@@ -129,6 +138,7 @@ mod tests {
             Source::ChildOut(3),
             Source::ChildErr(3),
             Source::Helper(5),
+            Source::Mounts,
         ] {
             assert_eq!(Source::of(source.token()), Some(source));
         }

@@ -4,6 +4,7 @@
 //! Must stay true: the table here, inotify and the symlinks of /run/udev/watch say the same; a node
 //! that was written to while its event runs is not watched, so that our own rules do not trigger us.
 
+use super::places::Places;
 use super::shell::{Caller, Shell};
 use super::source::{Source, Sources};
 use crate::engine::Input;
@@ -51,6 +52,8 @@ pub enum FolderChange {
     Tag { tag: BString, id: BString },
     /// Anything.
     Unknown,
+    /// Others may be in their places.
+    Mounts,
 }
 
 /// See the module.
@@ -68,6 +71,7 @@ pub struct Watches {
     /// Nodes that could not be watched, for want of room.
     unwatched: HashMap<DeviceId, BString>,
     folders: HashMap<i32, Folder>,
+    places: Places,
     folder_changes: Vec<FolderChange>,
     written: VecDeque<DeviceId>,
     ready: bool,
@@ -76,11 +80,10 @@ pub struct Watches {
 impl Watches {
     /// Watches nothing yet.
     pub fn new(roots: &Roots, dir: Option<WatchDir>, sources: &Sources) -> io::Result<Watches> {
-        let roots = roots.clone();
         let inotify = Inotify::new()?;
         sources.add(inotify.as_fd(), Source::Inotify)?;
         Ok(Watches {
-            roots,
+            roots: roots.clone(),
             inotify,
             is_unnoted: dir.is_none(),
             dir,
@@ -89,6 +92,7 @@ impl Watches {
             by_id: HashMap::new(),
             unwatched: HashMap::new(),
             folders: HashMap::new(),
+            places: Places::new(roots, sources),
             folder_changes: Vec::new(),
             written: VecDeque::new(),
             ready: false,
@@ -144,6 +148,7 @@ impl Watches {
 
     /// Watches the folders of `/run/udev` that are there now.
     pub(super) fn watch_folders(&mut self) {
+        self.places.note();
         for (number, _) in self.folders.drain() {
             // The kernel has dropped it already if the folder is gone.
             let _ = self.inotify.unwatch(number);
@@ -184,14 +189,25 @@ impl Watches {
         }
     }
 
+    /// Mounts have changed.
+    pub(super) fn doubt_folders(&mut self) {
+        self.folder_changes.push(FolderChange::Mounts);
+    }
+
+    /// Whether the folders are those that were watched last.
+    pub(super) fn are_folders_in_place(&self) -> bool {
+        self.places.are_held()
+    }
+
     /// What has become of folders since this was last called.
     pub(super) fn take_folder_changes(&mut self) -> Vec<FolderChange> {
         std::mem::take(&mut self.folder_changes)
     }
 
     fn on_folder(&mut self, number: i32, mask: u32, name: &BStr) {
-        let is_gone = mask & (libc::IN_IGNORED | libc::IN_MOVE_SELF) != 0;
+        let is_gone = mask & (libc::IN_IGNORED | libc::IN_MOVE_SELF | libc::IN_UNMOUNT) != 0;
         let change = match self.folders.get(&number) {
+            Some(_) if mask & libc::IN_UNMOUNT != 0 => Some(FolderChange::Unknown),
             Some(Folder::Own | Folder::Tags) if mask & libc::IN_MOVE_SELF != 0 => Some(FolderChange::Moved),
             Some(Folder::Tag(tag)) if is_gone => Some(FolderChange::TagFolder(tag.clone())),
             Some(Folder::Tags) if !name.is_empty() => Some(FolderChange::TagFolder(name.to_owned())),

@@ -19,7 +19,7 @@ use crate::model::effect::Sticky;
 use crate::model::event::{BuildFnv, OrderedSet};
 use crate::model::record::Record;
 use crate::model::{DeviceId, Errno, Properties, SeqNum, Uevent};
-use crate::sys::fs::{Dir, Stat, stat_file};
+use crate::sys::fs::{Dir, Stat};
 use bstr::{BStr, BString, ByteSlice};
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -197,14 +197,6 @@ impl Database {
         opened.unwritten = std::mem::take(&mut self.unwritten);
         *self = opened;
         Ok(())
-    }
-
-    /// Whether the folder of records is still where it was opened; `run` is `/run`. Costs three calls.
-    pub fn is_in_place(&self, run: &Path) -> bool {
-        let here = stat_file(&self.records.data);
-        let there = Dir::open(&run.join("udev/data")).and_then(|dir| stat_file(&dir));
-        let same = |a: Stat, b: Stat| (a.dev, a.inode) == (b.dev, b.inode);
-        here.and_then(|here| there.map(|there| same(here, there))).unwrap_or(false)
     }
 
     /// Whether there was no folder of records when it was opened: then nothing can be told from a missing record.
