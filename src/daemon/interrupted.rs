@@ -9,6 +9,7 @@ use super::coldplug::Action;
 use super::portions::{Owner, Parts, Progress};
 use super::shell::Shell;
 use super::task::World;
+use super::unfinished::Left;
 use crate::engine::Engine;
 use crate::links::Table;
 use crate::model::event::OrderedSet;
@@ -150,7 +151,7 @@ impl World {
         }
         let has_number = matches!(id, DeviceId::Block(_) | DeviceId::Char(_));
         if has_number && record.is_none() && self.is_gone(links, id) {
-            self.remove_number_link(id);
+            self.remove_number_link(id, Left::IfGone);
         }
         let record = record.unwrap_or_default();
         let none = OrderedSet::default();

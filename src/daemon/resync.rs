@@ -18,6 +18,7 @@ use super::interrupted::Interrupted;
 use super::portions::{Owner, Parts, Progress, Rest};
 use super::shell::Shell;
 use super::task::World;
+use super::unfinished::Left;
 use crate::engine::{Engine, Input};
 use crate::links::{Lookup, Table};
 use crate::model::{DevNum, DeviceId, Errno, Now, SeqNum};
@@ -87,10 +88,11 @@ impl PartialOrd for InOrder {
     }
 }
 
-/// A device that is gone, while what it has left is removed in portions.
+/// A device that is gone, or counts as such, while what it has left is removed in portions.
 #[derive(Debug)]
 pub(super) struct Removal {
     pub id: DeviceId,
+    pub left: Left,
     rest: Rest,
     progress: Progress,
 }
@@ -306,7 +308,7 @@ impl Shell {
                 self.inbox.push_back(Input::Uevent(removal));
                 None
             }
-            None => Some(self.world.begin_removing(id)),
+            None => Some(self.world.begin_removing(id, Left::IfGone)),
         }
     }
 }
@@ -359,7 +361,7 @@ impl World {
 
     /// Begins to remove record, tags, claims and watch of a device that is gone, and tells nobody: all that is known
     /// of it is what an earlier daemon has left behind. [`World::go_on_removing`] does it.
-    pub(super) fn begin_removing(&mut self, id: &DeviceId) -> Removal {
+    pub(super) fn begin_removing(&mut self, id: &DeviceId, left: Left) -> Removal {
         self.watches.drop_watch(id);
         let mut progress = Progress::default();
         let mut rest = Rest::default();
@@ -374,7 +376,7 @@ impl World {
             }
             Err(error) => progress.fail(&error),
         }
-        Removal { id: id.clone(), rest, progress }
+        Removal { id: id.clone(), left, rest, progress }
     }
 
     /// Removes a portion more. The device may have come back meanwhile: then its event decides, and removes what is
@@ -385,12 +387,13 @@ impl World {
         engine: &Engine,
         removal: &mut Removal,
     ) -> Removed {
-        let Removal { id, rest, progress } = removal;
+        let Removal { id, left, rest, progress } = removal;
         if progress.has_begun() {
             if engine.has_event_of(id) {
                 return Removed::IsBusy;
             }
             match self.presence(links, id) {
+                _ if *left == Left::Anyway => {}
                 Presence::There => return Removed::IsThere,
                 Presence::Unknown => return Removed::IsBusy,
                 Presence::Gone => {}
@@ -405,18 +408,18 @@ impl World {
         if let Err(error) = progress.result().and_then(|()| self.database.remove_record(id)) {
             log::warn!("Cannot drop what {id} has left behind: {error}");
             if Errno::of(&error).is_shortage() {
-                self.unfinished.is_left(id);
+                self.unfinished.is_left(id, *left);
             }
         }
         if let DeviceId::Net(ifindex) = id {
             links.forget(*ifindex);
         }
-        self.remove_number_link(id);
+        self.remove_number_link(id, *left);
         Removed::Whole
     }
 
     /// Removes the symlink by number that a device has left.
-    pub(super) fn remove_number_link(&mut self, id: &DeviceId) {
+    pub(super) fn remove_number_link(&mut self, id: &DeviceId, left: Left) {
         let removed = match id {
             DeviceId::Block(number) => self.claims.remove_number_link(true, *number),
             DeviceId::Char(number) => self.claims.remove_number_link(false, *number),
@@ -425,7 +428,7 @@ impl World {
         if let Err(error) = removed {
             log::warn!("{error}");
             if error.is_shortage() {
-                self.unfinished.is_left(id);
+                self.unfinished.is_left(id, left);
             }
         }
     }

@@ -19,7 +19,7 @@ use crate::model::effect::Effect;
 use crate::model::{self, DeviceId, Errno, Event, Now};
 use crate::sys::clock::monotonic;
 use bstr::BString;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ pub struct Unfinished {
     /// More failed than are remembered.
     too_many: bool,
     /// Of these something is left although they were removed.
-    gone: BTreeSet<DeviceId>,
+    gone: BTreeMap<DeviceId, Left>,
     /// Whose last event failed after it had begun to write: what it wrote, no record tells.
     half_way: HashSet<DeviceId>,
     too_many_half_way: bool,
@@ -52,6 +52,15 @@ pub struct Unfinished {
     pause: Duration,
 }
 
+/// When that goes which is left of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Left {
+    /// If the device is gone.
+    IfGone,
+    /// Whether it is there or not: its last event was a `remove`, which anybody may trigger.
+    Anyway,
+}
+
 /// What is still to be done again, one thing after the other: there may be thousands, and the loop goes on meanwhile.
 #[derive(Debug)]
 enum Finishing {
@@ -59,7 +68,7 @@ enum Finishing {
     Links(Vec<BString>),
     /// Nodes to be watched.
     Watches(Vec<DeviceId>),
-    /// What removed devices have left.
+    /// What removed devices have left. Those that were not looked at yet stay remembered.
     Gone(Vec<DeviceId>),
     /// The same of one of them, and the others.
     Removal(Box<Removal>, Vec<DeviceId>),
@@ -75,7 +84,7 @@ impl Default for Unfinished {
         Unfinished {
             events: BTreeMap::new(),
             too_many: false,
-            gone: BTreeSet::new(),
+            gone: BTreeMap::new(),
             half_way: HashSet::new(),
             too_many_half_way: false,
             static_nodes: false,
@@ -130,7 +139,7 @@ impl Unfinished {
         if self.events.len() + self.gone.len() >= MAX_DEVICES {
             self.too_many = true;
         } else if event.action == model::Action::Remove {
-            self.gone.insert(id);
+            self.gone.insert(id, Left::Anyway);
         } else {
             let action = match event.action {
                 model::Action::Add => Action::Add,
@@ -149,10 +158,21 @@ impl Unfinished {
         }
     }
 
-    /// An event of the device has begun: what it does needs not be begun again.
+    /// An event of the device has begun: what it does needs not be begun again, and what it leaves is no longer what
+    /// a `remove` before it has left.
     pub(super) fn on_begin(&mut self, id: &DeviceId) {
         if !self.events.is_empty() {
             self.events.remove(id);
+        }
+        if !self.gone.is_empty()
+            && let Some(left) = self.gone.get_mut(id)
+        {
+            *left = Left::IfGone;
+        }
+        if let Some(Finishing::Removal(removal, _)) = &mut self.finishing
+            && removal.id == *id
+        {
+            removal.left = Left::IfGone;
         }
     }
 
@@ -163,8 +183,8 @@ impl Unfinished {
     }
 
     /// Something of a removed device could not be removed.
-    pub(super) fn is_left(&mut self, id: &DeviceId) {
-        self.gone.insert(id.clone());
+    pub(super) fn is_left(&mut self, id: &DeviceId, left: Left) {
+        self.gone.entry(id.clone()).or_insert(left);
     }
 
     fn has_devices(&self) -> bool {
@@ -252,8 +272,7 @@ impl World {
                 }
                 None => {
                     self.watches.finish_notes();
-                    let gone = std::mem::take(&mut self.unfinished.gone);
-                    Finishing::Gone(gone.into_iter().collect())
+                    Finishing::Gone(self.unfinished.gone.keys().cloned().collect())
                 }
             },
             Finishing::Gone(mut ids) => match ids.pop() {
@@ -267,7 +286,7 @@ impl World {
                 Removed::Partly => Finishing::Removal(removal, ids),
                 ended => {
                     if ended == Removed::IsBusy {
-                        self.unfinished.is_left(&removal.id);
+                        self.unfinished.is_left(&removal.id, removal.left);
                     }
                     Finishing::Gone(ids)
                 }
@@ -284,7 +303,7 @@ impl World {
         None
     }
 
-    /// What is left of a removed device goes, if it still is gone.
+    /// What is left of a removed device goes, if it still is gone, or whatever it is.
     fn finish_removed(
         &mut self,
         links: &Table,
@@ -292,13 +311,19 @@ impl World {
         id: DeviceId,
         others: Vec<DeviceId>,
     ) -> Finishing {
-        match self.presence(links, &id) {
-            _ if engine.has_event_of(&id) => self.unfinished.is_left(&id),
-            Presence::Unknown => self.unfinished.is_left(&id),
-            Presence::There => {}
-            Presence::Gone => return Finishing::Removal(Box::new(self.begin_removing(&id)), others),
+        let goes = match (self.unfinished.gone.get(&id), self.presence(links, &id)) {
+            (None, _) => return Finishing::Gone(others),
+            // It stays remembered.
+            _ if engine.has_event_of(&id) => return Finishing::Gone(others),
+            (Some(Left::IfGone), Presence::Unknown) => return Finishing::Gone(others),
+            (Some(Left::IfGone), Presence::There) => None,
+            (Some(left), _) => Some(*left),
+        };
+        self.unfinished.gone.remove(&id);
+        match goes {
+            Some(left) => Finishing::Removal(Box::new(self.begin_removing(&id, left)), others),
+            None => Finishing::Gone(others),
         }
-        Finishing::Gone(others)
     }
 
     /// How to trigger a device whose event failed.
@@ -308,7 +333,7 @@ impl World {
             return Some((*action, devpath.clone()));
         }
         self.unfinished.events.remove(&id);
-        self.unfinished.is_left(&id);
+        self.unfinished.is_left(&id, Left::IfGone);
         None
     }
 

@@ -10,6 +10,7 @@ use crate::daemon::interrupted::Interrupted;
 use crate::daemon::resync::{Removal, Removed};
 use crate::daemon::source::Sources;
 use crate::daemon::task::{Fact, Need, Pending, Task, World};
+use crate::daemon::unfinished::Left;
 use crate::daemon::watch::Watches;
 use crate::engine::{AtOnce, Engine, EngineConfig, Input, JobId, Output, Reply, Tried};
 use crate::links::Table;
@@ -407,7 +408,7 @@ impl Daemon {
             begin_turn(&mut self.world, random);
             match self.world.go_on_removing(&mut self.links.table, &self.engine, &mut removal) {
                 Removed::Partly => self.removals.push(removal),
-                Removed::IsBusy => self.world.unfinished.is_left(&removal.id),
+                Removed::IsBusy => self.world.unfinished.is_left(&removal.id, removal.left),
                 Removed::Whole | Removed::IsThere => {}
             }
         }
@@ -703,7 +704,7 @@ impl Daemon {
                 self.engine.handle(Input::Uevent(removal), self.now, &mut crate::engine::Never);
             }
             None => {
-                let removal = self.world.begin_removing(id);
+                let removal = self.world.begin_removing(id, Left::IfGone);
                 self.removals.push(removal);
             }
         }

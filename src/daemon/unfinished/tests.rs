@@ -5,6 +5,7 @@ use crate::engine::EngineConfig;
 use crate::links::Origin;
 use crate::links::wire::{Builder, IFLA_IFNAME, NLMSG_DONE, RTM_NEWLINK};
 use crate::model::effect::Sticky;
+use crate::model::record::Record;
 use crate::model::{IfIndex, Uevent};
 use crate::world::tree::Tree;
 use std::sync::Arc;
@@ -72,7 +73,7 @@ fn what_could_not_be_removed_is_removed_later() {
     let event = event("remove", 1);
     let id = event.device.id().unwrap();
     unfinished.on_failure(&event, &Effect::RemoveRecord { id: id.clone() }, Errno(libc::EROFS));
-    assert!(unfinished.gone.contains(&id) && unfinished.events.is_empty() && unfinished.has_devices());
+    assert!(unfinished.gone.contains_key(&id) && unfinished.events.is_empty() && unfinished.has_devices());
 }
 
 #[test]
@@ -139,7 +140,7 @@ fn while_links_may_be_missing_none_counts_as_gone() {
     for ifindex in [5, 6] {
         let id = DeviceId::Net(IfIndex(ifindex));
         world.database.write_record(&id, &Arc::default(), Sticky::No, true).unwrap();
-        world.unfinished.is_left(&id);
+        world.unfinished.is_left(&id, Left::IfGone);
     }
     let exist = || [5, 6].map(|n| tree.path(&format!("run/udev/data/n{n}")).exists());
     finish(&mut world, &mut links);
@@ -154,4 +155,51 @@ fn while_links_may_be_missing_none_counts_as_gone() {
     assert!(links.end_dump(&reply, &mut changes) && !links.is_stale());
     finish(&mut world, &mut links);
     assert_eq!((exist(), world.unfinished.gone.len()), ([true, false], 0));
+}
+
+/// A world in which the device of `event("remove", 1)` is there, and its record could not be removed.
+fn world_with_a_record(tree: &Tree) -> (World, DeviceId) {
+    let mut world = world(tree);
+    tree.dir("sys/dev/block/8:1");
+    let event = event("remove", 1);
+    let id = event.device.id().unwrap();
+    let record = Record { tags: ["x", "y", "z"].into_iter().collect(), ..Record::default() };
+    world.database.write_record(&id, &Arc::new(record.clone()), Sticky::No, true).unwrap();
+    world.database.add_tags(&id, record.tags.as_slice()).unwrap();
+    world.unfinished.on_failure(&event, &Effect::RemoveRecord { id: id.clone() }, Errno(libc::EROFS));
+    (world, id)
+}
+
+#[test]
+fn a_remove_that_failed_is_finished_although_its_device_is_there() {
+    let tree = Tree::new();
+    let (mut world, id) = world_with_a_record(&tree);
+    assert_eq!(world.presence(&Table::new(), &id), Presence::There);
+    finish(&mut world, &mut Table::new());
+    assert!(!world.database.has_record(&id) && !tree.path("run/udev/tags/x/b8:1").exists());
+    assert!(!world.is_unfinished());
+}
+
+#[test]
+fn what_a_later_event_has_made_is_not_removed_for_an_earlier_remove() {
+    let (tree, mut links) = (Tree::new(), Table::new());
+    let (mut world, id) = world_with_a_record(&tree);
+    world.unfinished.on_begin(&id);
+    finish(&mut world, &mut links);
+    assert!(world.database.has_record(&id) && tree.path("run/udev/tags/x/b8:1").exists());
+
+    // The event comes while it is being removed.
+    let engine = Engine::new(EngineConfig::default(), Arc::default());
+    let tree = Tree::new();
+    let (mut world, id) = world_with_a_record(&tree);
+    world.begin_finishing();
+    while tree.path("run/udev/tags/x/b8:1").exists() {
+        world.turn.begin_short(1);
+        assert_eq!(world.go_on_finishing(&mut links, &engine), None);
+    }
+    assert!(world.unfinished.is_finishing());
+    world.unfinished.on_begin(&id);
+    world.turn.begin_short(1000);
+    while world.go_on_finishing(&mut links, &engine).is_none() {}
+    assert!(world.database.has_record(&id), "the event decides");
 }
