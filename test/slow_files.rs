@@ -404,7 +404,7 @@ fn slow_link(link: &str, text: &str, step: Step, gate: &Gate) -> Fuse {
 
 fn start_with_folder() -> Live {
     Live::start_with("", |command| {
-        command.arg(format!("--rules-dir={FOLDER}"));
+        command.arg(format!("--rules-dir={FOLDER}")).arg("--etc-dir=/run/etc");
     })
 }
 
@@ -425,6 +425,7 @@ fn a_reload_for_which_a_file_does_not_come_holds_up_nothing_and_is_done_when_it_
             ("/run/rules/60-slow.rules", "KERNEL==\"zero\", ENV{SLOW}=\"1\"\n"),
             ("/run/systemd/network/60-slow.link", "[Match]\nOriginalName=none\n[Link]\nMTUBytes=1500\n"),
             ("/run/udev/udev.conf.d/slow.conf", "exec_delay=0\n"),
+            ("/run/etc/os-release", "ID=slow\n"),
         ] {
             for step in [Step::Lookup, Step::Open, Step::Read] {
                 let gate = Gate::closed();

@@ -9,25 +9,51 @@ use crate::rules::glob::Glob;
 use crate::world::config::parse_bool;
 use crate::world::constants::Constants;
 use crate::world::{Roots, files, temporary_folder};
-use bstr::BString;
+use bstr::{BString, ByteSlice};
 use std::cmp::Ordering;
+use std::path::PathBuf;
 
-/// The machine, as far as .link files ask about it. All but the machine id is read when it is asked for.
+/// The machine, as far as .link files ask about it. What does not come from the kernel was read before, since that may
+/// wait.
 #[derive(Debug)]
 pub struct Host {
     pub roots: Roots,
     /// /proc/cmdline.
     pub command_line: BString,
     pub constants: Constants,
-    /// As last read: a reload of files reads it too.
+    pub told: Told,
+}
+
+/// What files of the machine say about it. A reload of files reads them too.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
     pub machine_id: Option<[u8; 16]>,
+    /// The text of os-release(5); empty if it is not there.
+    pub os_release: BString,
+}
+
+impl Told {
+    /// Reads the files. May wait for their file systems, but not for who writes a FIFO.
+    pub fn read(roots: &Roots) -> Told {
+        Told { machine_id: machine_id(roots), os_release: os_release(roots) }
+    }
+}
+
+/// Where os-release(5) is looked for.
+pub fn os_release_places(roots: &Roots) -> [PathBuf; 2] {
+    [&roots.etc, &roots.lib].map(|root| root.join("os-release"))
+}
+
+fn os_release(roots: &Roots) -> BString {
+    let mut texts = os_release_places(roots).into_iter().map(|path| files::read_bounded(&path, FILE_MAX));
+    texts.find_map(Result::ok).unwrap_or_default()
 }
 
 /// Bytes of the longest file that is read.
 const FILE_MAX: u64 = 64 * 1024;
 
-/// The machine id, as 16 bytes. May wait for the file system, but not for who writes a FIFO.
-pub fn machine_id(roots: &Roots) -> Option<[u8; 16]> {
+/// The machine id, as 16 bytes.
+fn machine_id(roots: &Roots) -> Option<[u8; 16]> {
     let text = files::read_bounded(&roots.etc.join("machine-id"), FILE_MAX).ok()?;
     let text = text.trim_ascii();
     let digits = (text.len() == 32).then_some(text)?;
@@ -46,9 +72,7 @@ impl Host {
 
     /// A value of os-release(5); empty if it is not there.
     pub fn os_release(&self, name: &str) -> String {
-        let file = std::fs::read_to_string(self.roots.etc.join("os-release"))
-            .or_else(|_| std::fs::read_to_string(self.roots.lib.join("os-release")))
-            .unwrap_or_default();
+        let file = self.told.os_release.to_str_lossy();
         let value = file.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('=')).next_back();
         let words = value.and_then(|value| split_quoted(value, false)).unwrap_or_default();
         words.into_iter().next().unwrap_or_default()
@@ -56,7 +80,7 @@ impl Host {
 
     /// The machine with this command line of the kernel. May wait.
     pub fn new(roots: Roots, command_line: BString) -> Host {
-        Host { constants: Constants::new(&roots), machine_id: machine_id(&roots), roots, command_line }
+        Host { constants: Constants::new(&roots), told: Told::read(&roots), roots, command_line }
     }
 
     /// A file below /proc/sys/kernel, trimmed; empty if it is not there.
@@ -97,7 +121,9 @@ impl Host {
 
     fn is_host(&self, value: &str) -> bool {
         let is_id = value.len() == 32 && value.bytes().all(|b| b.is_ascii_hexdigit());
-        if is_id && self.machine_id.is_some_and(|id| hex(&id, None).eq_ignore_ascii_case(value.as_bytes())) {
+        if is_id
+            && self.told.machine_id.is_some_and(|id| hex(&id, None).eq_ignore_ascii_case(value.as_bytes()))
+        {
             return true;
         }
         Glob::new(value.as_bytes(), true).matches(self.kernel_text("hostname").as_bytes())

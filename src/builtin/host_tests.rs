@@ -76,11 +76,11 @@ fn a_host_is_known_by_name_or_id() {
 #[test]
 fn a_machine_id_has_32_digits() {
     let tree = Tree::new();
-    assert_eq!(host(&tree, "").machine_id, None);
+    assert_eq!(host(&tree, "").told.machine_id, None);
     tree.file("etc/machine-id", "uninitialized\n");
-    assert_eq!(host(&tree, "").machine_id, None);
+    assert_eq!(host(&tree, "").told.machine_id, None);
     tree.file("etc/machine-id", "000102030405060708090a0b0c0d0e0f\n");
-    assert_eq!(host(&tree, "").machine_id, Some(std::array::from_fn(|i| i as u8)));
+    assert_eq!(host(&tree, "").told.machine_id, Some(std::array::from_fn(|i| i as u8)));
 }
 
 /// Who writes the FIFO would be waited for, and the device has no end.
@@ -88,10 +88,10 @@ fn a_machine_id_has_32_digits() {
 fn a_machine_id_that_is_no_file_is_none() {
     let tree = Tree::new();
     tree.dir("etc").fifo("etc/machine-id");
-    assert_eq!(host(&tree, "").machine_id, None);
+    assert_eq!(host(&tree, "").told.machine_id, None);
     std::fs::remove_file(tree.path("etc/machine-id")).unwrap();
     tree.link("etc/machine-id", "/dev/zero");
-    assert_eq!(host(&tree, "").machine_id, None);
+    assert_eq!(host(&tree, "").told.machine_id, None);
 }
 
 #[test]
@@ -165,7 +165,10 @@ fn os_release_is_a_shell_file() {
     assert_eq!(host(&tree, "").os_release("ID"), "a b");
     tree.file("etc/os-release", "ID=debian\n");
     assert_eq!(host(&tree, "").os_release("ID"), "debian");
-    assert_eq!(host(&tree, "").os_release("VERSION_ID"), "");
+    let host = host(&tree, "");
+    tree.file("etc/os-release", "ID=other\n");
+    assert_eq!(host.os_release("ID"), "debian", "it is read with the .link files");
+    assert_eq!(host.os_release("VERSION_ID"), "");
 }
 
 proptest::proptest! {

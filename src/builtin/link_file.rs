@@ -4,7 +4,7 @@
 //! sorted by base name, where the higher folder hides the lower; a bad value costs its key only; and
 //! nothing that is written in a file is ignored without a word.
 
-use super::host::{Host, machine_id};
+use super::host::{Host, Told};
 use super::ini::{self, Assignment, Complaint};
 use super::link_match::{Matching, Subject, parse_address};
 use super::value::parse_number;
@@ -137,7 +137,7 @@ pub struct Texts {
     pub files: Vec<Vec<Part>>,
     /// As [`state_of`] tells it.
     pub state: String,
-    pub machine_id: Option<[u8; 16]>,
+    pub told: Told,
 }
 
 impl Texts {
@@ -155,7 +155,7 @@ impl Texts {
             Some([path].into_iter().chain(drop_ins).map(part).collect())
         };
         let files = visible(&folders, ".link").into_iter().filter_map(with_drop_ins).collect();
-        Texts { files, state, machine_id: machine_id(roots) }
+        Texts { files, state, told: Told::read(roots) }
     }
 }
 
@@ -177,7 +177,7 @@ impl LinkFiles {
         };
         let asks_permanent_address =
             files.iter().any(|file| file.matching.wants_permanent_address()) && !host.kernel_is("5.6");
-        let (state, machine_id) = (texts.state.clone(), host.machine_id);
+        let (state, machine_id) = (texts.state.clone(), host.told.machine_id);
         (LinkFiles { files, state, names_enabled, machine_id, asks_permanent_address }, log)
     }
 
@@ -597,7 +597,7 @@ fn expand_specifiers(text: &str, host: &Host) -> Option<String> {
             'B' => os_release("BUILD_ID")?,
             'H' => host.kernel_text("hostname"),
             'l' => host.kernel_text("hostname").split('.').next().unwrap_or_default().to_owned(),
-            'm' => hex(&host.machine_id?, None).to_string(),
+            'm' => hex(&host.told.machine_id?, None).to_string(),
             'M' => os_release("IMAGE_ID")?,
             'o' => os_release("ID")?,
             'T' => host.temporary_folder(false)?,

@@ -122,7 +122,7 @@ impl Builtins {
     /// Takes .link files that were read again; the drivers learned are kept, and so is the naming scheme, which
     /// is chosen once. Returns texts for the log.
     pub fn reload(&mut self, texts: &link_file::Texts) -> Vec<String> {
-        self.host.machine_id = texts.machine_id;
+        self.host.told = texts.told.clone();
         let (links, messages) = link_file::LinkFiles::parse(texts, &self.host);
         self.links = links;
         messages

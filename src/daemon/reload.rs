@@ -10,6 +10,7 @@
 use super::shell::{self, Caller, Shell};
 use super::start;
 use super::trace::RuleText;
+use crate::builtin::host::os_release_places;
 use crate::builtin::{Builtins, link_file};
 use crate::engine::Input;
 use crate::helper::operations::{Operation, Reply, state_of_rules};
@@ -310,7 +311,9 @@ impl Shell {
             && links.iter().all(|folder| is_at_hand(folder, &[".link", ".link.d", ".conf"]));
         if with_contents {
             let folders = config::folders(&self.roots);
-            let single = ["machine-id", "initrd-release"].map(|name| self.roots.etc.join(name));
+            let [first, second] = os_release_places(&self.roots);
+            let [id, initrd] = ["machine-id", "initrd-release"].map(|name| self.roots.etc.join(name));
+            let single = [id, initrd, first, second];
             all = all
                 && folders.iter().all(|folder| is_at_hand(&folder.join("udev.conf"), &[]))
                 && folders.iter().all(|folder| is_at_hand(&folder.join("udev.conf.d"), &[".conf"]))

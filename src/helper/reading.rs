@@ -42,6 +42,7 @@ const UNREAD_LINK: u8 = b'L';
 const DROP_IN: u8 = b'd';
 const UNREAD_DROP_IN: u8 = b'D';
 const MACHINE_ID: u8 = b'm';
+const OS_RELEASE: u8 = b'o';
 const SETTINGS: u8 = b'c';
 const MESSAGE: u8 = b'C';
 const IN_INITRD: u8 = b'i';
@@ -83,9 +84,10 @@ impl Reading {
                 }
             }
         }
-        if let Some(id) = &self.links.machine_id {
+        if let Some(id) = &self.links.told.machine_id {
             add(MACHINE_ID, id, b"")?;
         }
+        add(OS_RELEASE, &self.links.told.os_release, b"")?;
         for (path, content) in &self.settings.files {
             add(SETTINGS, path.as_os_str().as_bytes(), content)?;
         }
@@ -134,7 +136,8 @@ impl Reading {
                 }
                 self.links.files.last_mut()?.push(Part { path: path(first), content });
             }
-            MACHINE_ID => self.links.machine_id = Some(first.as_bytes().try_into().ok()?),
+            MACHINE_ID => self.links.told.machine_id = Some(first.as_bytes().try_into().ok()?),
+            OS_RELEASE => self.links.told.os_release = first.into(),
             SETTINGS => self.settings.files.push((path(first), second.into())),
             MESSAGE => self.settings.messages.push(words(first)),
             IN_INITRD => self.settings.in_initrd = true,
@@ -168,6 +171,7 @@ mod tests {
             .file("etc/udev/udev.conf", "udev_log=debug\n")
             .dir("etc/udev/udev.conf.d/1.conf")
             .file("etc/initrd-release", "")
+            .file("usr/lib/os-release", "ID=x\n")
             .file("etc/machine-id", "000102030405060708090a0b0c0d0e0f\n")
             .file("etc/systemd/network/1.link", "[Match]\n")
             .file("etc/systemd/network/1.link.d/a.conf", "[Link]\n")
@@ -188,7 +192,11 @@ mod tests {
         assert_eq!(why(&decoded), why(&read));
         assert_eq!((read.rules.files.len(), read.links.files.len(), read.links.files[0].len()), (1, 2, 3));
         assert_eq!((read.settings.files.len(), read.settings.messages.len()), (1, 1));
-        assert!(read.settings.in_initrd && read.links.machine_id.is_some());
+        assert!(
+            read.settings.in_initrd
+                && read.links.told.machine_id.is_some()
+                && read.links.told.os_release == "ID=x\n"
+        );
         assert!(Reading::decode(&text[..text.len() - 1]).is_none());
         assert!(Reading::decode(b"?\0\0\0\0\0\0\0\0").is_none());
         read.settings.files.push(("/large".into(), vec![b'x'; MAX].into()));
