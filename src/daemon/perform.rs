@@ -118,8 +118,11 @@ impl World {
                 io_done(format_args!("{title}: cannot clean the tag index"), result)
             }
             Effect::DropWatch { id } => {
-                self.watches.drop_watch(id);
-                Done::Ok
+                if self.watches.drop_watch(id) {
+                    Done::WasWatched
+                } else {
+                    Done::Ok
+                }
             }
             Effect::AddWatch { id, devnode } => match self.watches.add_watch(id, devnode.as_ref()) {
                 Ok(()) => Done::Ok,

@@ -173,6 +173,7 @@ fn render_done(done: &Done) -> Value {
     match done {
         Done::Ok => json!("ok"),
         Done::Busy => json!("busy"),
+        Done::WasWatched => json!("was watched"),
         Done::Failed(errno) => json!({"errno": errno.0}),
         Done::Record(None) => json!({"record": null}),
         Done::Record(Some(record)) => json!({"record": {
@@ -326,6 +327,7 @@ fn parse_done(value: &Value) -> Option<Done> {
     match value.as_str() {
         Some("ok") => return Some(Done::Ok),
         Some("busy") => return Some(Done::Busy),
+        Some("was watched") => return Some(Done::WasWatched),
         _ => {}
     }
     if let Some(errno) = parse_errno(value) {
@@ -411,6 +413,7 @@ mod tests {
             })),
             done(Done::Ok),
             done(Done::Busy),
+            done(Done::WasWatched),
             done(Done::Failed(Errno(libc::EROFS))),
             done(Done::Record(None)),
             done(Done::Record(Some(Arc::new(record)))),

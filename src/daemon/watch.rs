@@ -266,16 +266,15 @@ impl Watches {
         Ok(())
     }
 
-    /// Watches it no longer.
-    pub fn drop_watch(&mut self, id: &DeviceId) {
-        if !self.unwatched.is_empty() {
-            self.unwatched.remove(id);
-        }
-        let Some(number) = self.by_id.remove(id) else { return };
+    /// Watches it no longer. Whether it was watched, or was to be when there is room.
+    pub fn drop_watch(&mut self, id: &DeviceId) -> bool {
+        let was_to_be = !self.unwatched.is_empty() && self.unwatched.remove(id).is_some();
+        let Some(number) = self.by_id.remove(id) else { return was_to_be };
         self.by_number.remove(&number);
         // The kernel has dropped it already if the node is gone.
         let _ = self.inotify.unwatch(number);
         self.note(|dir| dir.remove(id, number));
+        true
     }
 
     fn note(&mut self, write: impl FnOnce(&WatchDir) -> io::Result<()>) {
@@ -552,7 +551,7 @@ mod tests {
         assert!(read(&mut watches).is_empty() && watches.is_empty());
         assert!(!tree.path("run/udev/watch/c1:5").exists());
         watches.add_watch(&b, "/dev/b".into()).unwrap();
-        watches.drop_watch(&b);
+        assert!(watches.drop_watch(&b) && !watches.drop_watch(&b), "it says whether there was one");
         write(&tree, "dev/b");
         assert!(read(&mut watches).is_empty());
     }

@@ -90,6 +90,7 @@ enum Phase {
     RemoveTags,
     RemoveRecord,
     Rules,
+    RestoreWatch,
     RestoreRecord,
     AnnounceRenaming,
     Rename,
@@ -116,7 +117,7 @@ impl Phase {
             Phase::DropWatch | Phase::ReadRecord | Phase::MarkProcessing => "old record",
             Phase::RemoveTags | Phase::RemoveRecord => "remove record",
             Phase::Rules => "rules",
-            Phase::RestoreRecord => "restore record",
+            Phase::RestoreWatch | Phase::RestoreRecord => "restore record",
             Phase::AnnounceRenaming | Phase::Rename | Phase::AltNames => "rename",
             Phase::Node => "node",
             Phase::Links | Phase::NumberLink => "symlinks",
@@ -142,6 +143,9 @@ enum Awaiting {
     Must,
     Lock,
     OldRecord,
+    OldWatch,
+    /// A failure fails the event. Else the old record is no more.
+    OwnRecord,
     Rename,
     Answer,
     /// To this entry of the RUN list.
@@ -168,6 +172,9 @@ pub struct Job {
     swallowed: Vec<Swallowed>,
     /// The record on disk carries ID_PROCESSING and must be mended if the rules fail.
     marked: bool,
+    /// The node was watched until this event began, and must be again if it fails: its record says how the device was
+    /// before.
+    was_watched: bool,
     /// A record of what the rules left was written in this event, be it to say that programs run.
     recorded: bool,
     locked: bool,
@@ -199,6 +206,7 @@ impl Job {
             rules: None,
             swallowed: ready.swallowed,
             marked: false,
+            was_watched: false,
             recorded: false,
             locked: false,
             pauses: false,
@@ -332,6 +340,7 @@ impl Job {
                 Phase::RemoveRecord => self.remove_record(),
                 Phase::Rules if self.wants_rules() => return Step::WantRules,
                 Phase::Rules => self.evaluate(),
+                Phase::RestoreWatch => self.restore_watch(),
                 Phase::RestoreRecord => self.restore_record(),
                 Phase::AnnounceRenaming => self.announce_renaming(),
                 Phase::Rename => self.rename(),
@@ -380,9 +389,18 @@ impl Job {
                 self.know_old(record);
                 None
             }
+            (Awaiting::OldWatch, Reply::Done(done)) => {
+                self.was_watched = done == Done::WasWatched;
+                None
+            }
             (Awaiting::Rename, Reply::Done(done)) => self.renamed(done),
-            (Awaiting::OldRecord | Awaiting::Must, Reply::Done(Done::Failed(errno))) => {
-                Some(self.fail(errno))
+            (
+                Awaiting::OldRecord | Awaiting::OwnRecord | Awaiting::Must,
+                Reply::Done(Done::Failed(errno)),
+            ) => Some(self.fail(errno)),
+            (Awaiting::OwnRecord, Reply::Done(_)) => {
+                self.marked = false;
+                None
             }
             (Awaiting::Must, Reply::Done(_)) => None,
             // Only a trace that is run with other rules brings such a reply.
@@ -398,11 +416,11 @@ impl Job {
     /// was logged by who met it.
     fn fail(&mut self, errno: Errno) -> Output {
         self.failure = Some(errno);
-        self.phase = match (self.marked, self.event().action) {
-            (true, _) => Phase::RestoreRecord,
+        self.phase = match self.event().action {
             // What a removed device claimed is released whatever happens.
-            (_, Action::Remove) if !matches!(self.phase, Phase::Unlock) => Phase::Links,
-            _ => Phase::Unlock,
+            Action::Remove if !matches!(self.phase, Phase::Unlock) => Phase::Links,
+            Action::Remove => Phase::Unlock,
+            _ => Phase::RestoreWatch,
         };
         self.log(log::Level::Debug, format_args!("the event fails with {errno}"))
     }
@@ -437,7 +455,7 @@ impl Job {
                 None
             }
             Done::Failed(errno) => Some(self.fail(errno)),
-            Done::Ok | Done::Record(_) => {
+            Done::Ok | Done::Record(_) | Done::WasWatched => {
                 self.locked = true;
                 self.phase = Phase::ReadOnly;
                 None
@@ -467,7 +485,7 @@ impl Job {
         self.phase = Phase::Rules;
         self.event().device.devnode.as_ref()?;
         let id = self.id_of_device()?;
-        Some(self.perform(Effect::DropWatch { id }, Awaiting::Any, self.phase))
+        Some(self.perform(Effect::DropWatch { id }, Awaiting::OldWatch, self.phase))
     }
 
     fn read_record(&mut self) -> Option<Step> {
@@ -493,9 +511,21 @@ impl Job {
         Some(self.perform(effect, Awaiting::Must, Phase::DropWatch))
     }
 
+    /// Before the record says that no event is under way, as it was dropped after it said so.
+    fn restore_watch(&mut self) -> Option<Step> {
+        self.phase = Phase::RestoreRecord;
+        if !std::mem::take(&mut self.was_watched) {
+            return None;
+        }
+        let (id, devnode) = (self.id_of_device()?, self.event().device.devnode.clone()?);
+        Some(self.perform(Effect::AddWatch { id, devnode }, Awaiting::Any, self.phase))
+    }
+
     fn restore_record(&mut self) -> Option<Step> {
         self.phase = Phase::Unlock;
-        self.marked = false;
+        if !std::mem::take(&mut self.marked) {
+            return None;
+        }
         let id = self.id_of_device()?;
         let old = self.event().old.clone()?;
         Some(self.perform(rewrite_record(id, (*old).clone()), Awaiting::Any, Phase::Unlock))
@@ -722,7 +752,6 @@ impl Job {
 
     fn write_own_record(&mut self, next: Phase) -> Option<Step> {
         self.phase = next;
-        self.marked = false;
         let is_end = self.recorded;
         let outcome = self.outcome()?;
         let keep_empty = outcome.event.device.devnum.is_some() || outcome.event.device.ifindex.is_some();
@@ -736,7 +765,7 @@ impl Job {
         let id = self.id_of_device()?;
         let effect = Effect::WriteRecord { id, record, sticky, keep_empty, is_end };
         // The programs have run: that the record does not say so yet fails the event no more.
-        let awaiting = if is_end { Awaiting::Any } else { Awaiting::Must };
+        let awaiting = if is_end { Awaiting::Any } else { Awaiting::OwnRecord };
         Some(self.perform(effect, awaiting, next))
     }
 

@@ -395,6 +395,38 @@ fn rules_that_fail_leave_the_old_record_and_are_announced_as_failed() {
 }
 
 #[test]
+fn a_node_that_was_watched_is_watched_again_when_its_event_fails() {
+    // Where it fails, and whether it was watched.
+    for (effect, was_watched) in [("", true), ("", false), ("Node", true), ("WriteRecord", true)] {
+        let mut w = World::new(
+            "ENV{A}=\"1\"\nENV{FAIL}==\"1\", TEST==\"x/*/y\", ENV{Z}=\"1\"\nSYMLINK+=\"x\", MODE=\"0600\"",
+        );
+        let fail = if effect.is_empty() { "FAIL=1" } else { "FAIL=0" };
+        w.input(Input::Uevent(uevent(1, "add", "/devices/x", &[DISK, &["FAIL=0"]].concat())));
+        w.settle();
+        w.performed.clear();
+        if was_watched {
+            w.replies.push(("DropWatch", Done::WasWatched));
+        }
+        w.input(Input::Uevent(uevent(2, "change", "/devices/x", &[DISK, &[fail]].concat())));
+        while !w.kinds().contains(&"DropWatch") {
+            w.complete(0);
+        }
+        if !effect.is_empty() {
+            w.replies.push((effect, Done::Failed(Errno(libc::ENOSPC))));
+        }
+        w.settle();
+        assert!(w.announced[1].contains_key("UDEV_WORKER_FAILED"), "{effect}");
+        let kinds = w.kinds();
+        let added = kinds.iter().position(|kind| *kind == "AddWatch");
+        assert_eq!(added.is_some(), was_watched, "{effect}: {kinds:?}");
+        let unlocked = kinds.iter().position(|kind| *kind == "UnlockDisk");
+        assert!(added.is_none() || added < unlocked, "{effect}: {kinds:?}");
+        assert!(!properties(w.record("b7:0").unwrap()).contains(&"ID_PROCESSING=1".to_owned()));
+    }
+}
+
+#[test]
 fn a_record_that_was_to_persist_persists_while_events_run_and_when_their_rules_fail() {
     let mut w = World::new(
         "ACTION==\"add\", OPTIONS=\"db_persist\"\nPROGRAM==\"/bin/true\", ENV{P}=\"1\"\nENV{FAIL}==\"1\", TEST==\"x/*/y\", ENV{Z}=\"1\"",

@@ -28,7 +28,7 @@ pub enum Effect {
     AddTags { id: DeviceId, tags: OrderedSet },
     /// Remove the tag index entries of these tags.
     RemoveTags { id: DeviceId, tags: OrderedSet },
-    /// Stop watching the node.
+    /// Stop watching the node. Replies [`Done::WasWatched`] if it was.
     DropWatch { id: DeviceId },
     /// Watch the node for IN_CLOSE_WRITE.
     AddWatch { id: DeviceId, devnode: BString },
@@ -81,6 +81,8 @@ pub enum Done {
     Busy,
     /// The old record, if there is one.
     Record(Option<Arc<Record>>),
+    /// The watch that was dropped was one.
+    WasWatched,
     /// Not done. Whether this fails the event is the job's decision.
     Failed(Errno),
 }
