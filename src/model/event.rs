@@ -4,68 +4,112 @@
 use super::record::Record;
 use super::{Action, Device, Properties, SeqNum, Uevent};
 use bstr::{BStr, BString, ByteSlice};
+use std::collections::HashSet;
 use std::sync::Arc;
 
-/// A set of byte strings in insertion order (symlinks, tags): small, and written in that order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// A set of byte strings in insertion order (symlinks, tags): mostly small, and written in that order. Copies share
+/// their elements until one of them changes.
+#[derive(Clone, Default)]
 pub struct OrderedSet {
-    hashes: std::collections::HashSet<BString, BuildFnv>,
+    /// None: empty.
+    elements: Option<Arc<Elements>>,
+}
+
+#[derive(Clone, Default)]
+struct Elements {
     order: Vec<BString>,
+    /// The same, once there were more than [`FEW`].
+    table: HashSet<BString, BuildFnv>,
+}
+
+/// Elements of a set that are looked through one by one.
+const FEW: usize = 16;
+
+impl Elements {
+    fn contains(&self, element: &[u8]) -> bool {
+        match self.table.is_empty() {
+            true => self.order.iter().any(|one| one == element),
+            false => self.table.contains(element.as_bstr()),
+        }
+    }
+
+    fn push(&mut self, element: BString) {
+        if !self.table.is_empty() {
+            self.table.insert(element.clone());
+        } else if self.order.len() == FEW {
+            self.table = self.order.iter().chain([&element]).cloned().collect();
+        }
+        self.order.push(element);
+    }
 }
 
 impl OrderedSet {
     /// Adds an element; false if it was there.
-    pub fn insert(&mut self, element: impl Into<BString>) -> bool {
-        let element = element.into();
-        let new = self.hashes.insert(element.clone());
-        if new {
-            self.order.push(element);
+    pub fn insert(&mut self, element: impl Into<BString> + AsRef<[u8]>) -> bool {
+        let is_new = !self.contains(element.as_ref());
+        if is_new {
+            Arc::make_mut(self.elements.get_or_insert_default()).push(element.into());
         }
-        new
+        is_new
     }
 
     /// Removes an element; false if it was not there.
     pub fn remove(&mut self, element: &[u8]) -> bool {
-        let was = self.hashes.remove(element.as_bstr());
-        if was {
-            self.order.retain(|e| e != element);
+        let was = self.contains(element);
+        if let Some(elements) = self.elements.as_mut().filter(|_| was) {
+            let elements = Arc::make_mut(elements);
+            elements.table.remove(element.as_bstr());
+            elements.order.retain(|one| one != element);
         }
         was
     }
 
     /// Whether the element is there.
     pub fn contains(&self, element: &[u8]) -> bool {
-        self.hashes.contains(element.as_bstr())
+        self.elements.as_ref().is_some_and(|elements| elements.contains(element))
     }
 
     /// Removes all.
     pub fn clear(&mut self) {
-        self.hashes.clear();
-        self.order.clear();
+        self.elements = None;
     }
 
     /// In insertion order.
     pub fn as_slice(&self) -> &[BString] {
-        &self.order
+        self.elements.as_ref().map_or(&[], |elements| &elements.order)
     }
 
     /// In insertion order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &BStr> {
-        self.order.iter().map(|e| e.as_bstr())
+        self.as_slice().iter().map(|e| e.as_bstr())
     }
 
     /// Number of elements.
     pub fn len(&self) -> usize {
-        self.order.len()
+        self.as_slice().len()
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.order.is_empty()
+        self.as_slice().is_empty()
     }
 }
 
-impl<T: Into<BString>> FromIterator<T> for OrderedSet {
+impl PartialEq for OrderedSet {
+    fn eq(&self, other: &OrderedSet) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl Eq for OrderedSet {}
+
+impl std::fmt::Debug for OrderedSet {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.as_slice()).finish()
+    }
+}
+
+impl<T: Into<BString> + AsRef<[u8]>> FromIterator<T> for OrderedSet {
     fn from_iter<I: IntoIterator<Item = T>>(elements: I) -> OrderedSet {
         let mut set = OrderedSet::default();
         for element in elements {
@@ -270,5 +314,42 @@ impl Event {
         let plain = self.plain_properties().map(|(name, value)| (name.to_owned(), value.to_owned()));
         let derived = self.derived_properties().into_iter().map(|(name, value)| (BString::from(name), value));
         plain.chain(derived).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Few or many, with copies that are not to change.
+        #[test]
+        fn a_set_is_as_a_list_without_doubles(steps in prop::collection::vec((any::<bool>(), 0u8..40), 0..120)) {
+            let (mut set, mut list) = (OrderedSet::default(), Vec::new());
+            for (inserts, number) in steps {
+                let element = BString::from(number.to_string());
+                let (copy, before) = (set.clone(), list.clone());
+                let was = list.contains(&element);
+                if inserts {
+                    prop_assert_eq!(set.insert(element.clone()), !was);
+                    if !was {
+                        list.push(element.clone());
+                    }
+                } else {
+                    prop_assert_eq!(set.remove(&element), was);
+                    list.retain(|one| *one != element);
+                }
+                prop_assert_eq!(set.as_slice(), &list[..]);
+                prop_assert_eq!((set.contains(&element), set.len()), (inserts, list.len()));
+                prop_assert_eq!(copy.as_slice(), &before[..]);
+                let agrees = (0..40u8).all(|n| {
+                    let element = BString::from(n.to_string());
+                    set.contains(&element) == list.contains(&element)
+                });
+                prop_assert!(agrees);
+            }
+            prop_assert_eq!(&set, &list.iter().cloned().collect::<OrderedSet>());
+        }
     }
 }
