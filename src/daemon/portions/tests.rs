@@ -1,11 +1,15 @@
 use super::*;
+use crate::daemon::resync::{Removal, Removed};
 use crate::daemon::source::Sources;
+use crate::daemon::unfinished::Left;
 use crate::daemon::watch::Watches;
-use crate::engine::JobId;
+use crate::engine::{Engine, EngineConfig, Input, JobId, Never};
 use crate::links::Table;
 use crate::model::Uevent;
 use crate::model::effect::Done;
 use crate::model::event::OrderedSet;
+use crate::model::record::Record;
+use crate::rules::compile::{Accounts, CompileOptions, compile};
 use crate::world::tree::Tree;
 
 fn world(tree: &Tree) -> World {
@@ -17,9 +21,13 @@ fn world(tree: &Tree) -> World {
     World::open(&roots, builtins, watches, None).unwrap()
 }
 
-fn event() -> Event {
+fn uevent() -> Uevent {
     let text = "ACTION=add\0DEVPATH=/devices/d\0SUBSYSTEM=block\0MAJOR=8\0MINOR=1\0DEVNAME=d\0SEQNUM=1";
-    Event::new(Uevent::from_lines(text.as_bytes().split(|&b| b == 0)).unwrap())
+    Uevent::from_lines(text.as_bytes().split(|&b| b == 0)).unwrap()
+}
+
+fn event() -> Event {
+    Event::new(uevent())
 }
 
 fn names(names: &[&str]) -> Vec<BString> {
@@ -135,4 +143,110 @@ fn the_clock_is_looked_at_once_for_each_portion() {
     assert!((1..PORTION).all(|_| turn.goes_on(1)) && !turn.goes_on(1));
     turn.begin(monotonic() + Duration::from_secs(60));
     assert!((0..10 * PORTION).all(|_| turn.goes_on(1)));
+}
+
+/// A world in which an earlier daemon has left a device with these symlinks and tags.
+fn world_of_old(tree: &Tree, links: &[&str], tags: &[&str]) -> (World, DeviceId) {
+    let id = event().device.id().unwrap();
+    let mut before = world(tree);
+    assert!(before.claims.apply(&id, b"/dev/d", 0, &[], &names(links)).is_empty());
+    before.database.add_tags(&id, &names(tags)).unwrap();
+    let record = record_with(links, tags);
+    before.database.write_record(&id, &record, Sticky::No, true).unwrap();
+    (world(tree), id)
+}
+
+fn record_with(links: &[&str], tags: &[&str]) -> Record {
+    let set = |names: &[&str]| names.iter().copied().collect::<OrderedSet>();
+    Record { links: set(links), tags: set(tags), ..Record::default() }
+}
+
+fn idle_engine() -> Engine {
+    let rules = compile(&[], &CompileOptions { resolve_names: Default::default(), accounts: &NoAccounts });
+    Engine::new(EngineConfig::default(), Arc::new(rules.rules))
+}
+
+struct NoAccounts;
+
+impl Accounts for NoAccounts {
+    fn user(&self, _name: &[u8]) -> Option<u32> {
+        None
+    }
+    fn group(&self, _name: &[u8]) -> Option<u32> {
+        None
+    }
+}
+
+#[test]
+fn a_device_that_comes_back_while_what_it_left_is_removed_keeps_what_is_new() {
+    let (old, tags) = (["a", "b", "c", "d", "e"], ["x"]);
+    let go_on = |world: &mut World, engine: &Engine, removal: &mut Removal| {
+        world.turn.begin_short(3);
+        world.go_on_removing(&mut Table::new(), engine, removal)
+    };
+
+    // It stays away.
+    let tree = Tree::new();
+    tree.dir("sys/dev/block");
+    let (mut world, id) = world_of_old(&tree, &old, &tags);
+    let mut engine = idle_engine();
+    let mut removal = world.begin_removing(&id, Left::IfGone);
+    assert_eq!(go_on(&mut world, &engine, &mut removal), Removed::Partly);
+    assert_eq!(go_on(&mut world, &engine, &mut removal), Removed::Whole);
+    assert!(world.claims.claims().is_empty() && !world.database.has_record(&id));
+    assert!(!world.unfinished.ends_half_way(&id));
+
+    // Its event waits.
+    let tree = Tree::new();
+    tree.dir("sys/dev/block");
+    let (mut world, id) = world_of_old(&tree, &old, &tags);
+    let mut removal = world.begin_removing(&id, Left::IfGone);
+    assert_eq!(go_on(&mut world, &engine, &mut removal), Removed::Partly);
+    let uevent = Input::Uevent(uevent());
+    engine.handle(uevent, Now::ZERO, &mut Never);
+    assert_eq!(go_on(&mut world, &engine, &mut removal), Removed::IsBusy);
+
+    // Its event was handled: no more goes than it wanted, and what it did not know of went with its record.
+    let engine = idle_engine();
+    tree.file("sys/dev/block/8:1/uevent", "");
+    assert!(world.claims.apply(&id, b"/dev/d", 0, &[], &names(&["a", "d"])).is_empty());
+    let effect = Effect::WriteRecord {
+        id: id.clone(),
+        record: Arc::new(record_with(&["a", "d"], &["y"])),
+        sticky: Sticky::No,
+        keep_empty: true,
+        is_end: false,
+    };
+    world.turn.begin_short(100);
+    assert_eq!(world.perform(&mut Table::new(), JobId(1), &event(), &effect, &[]), Ok(Done::Ok));
+    assert_eq!(go_on(&mut world, &engine, &mut removal), Removed::IsThere);
+    assert_eq!(
+        (world.claims.claims().links_of(&id), world.database.has_record(&id)),
+        (names(&["a", "d"]), true)
+    );
+}
+
+#[test]
+fn a_device_whose_record_changes_while_it_is_brought_in_line_is_looked_at_anew() {
+    let tree = Tree::new();
+    tree.file("sys/devices/d/uevent", "MAJOR=8\nMINOR=1\nDEVNAME=d\n")
+        .link("sys/dev/block/8:1", "../../devices/d");
+    tree.link("sys/devices/d/subsystem", "../../class/block");
+    let (mut world, id) = world_of_old(&tree, &["a"], &[]);
+    // Its event ended before it had claimed all.
+    let record = record_with(&["a", "b", "c", "d", "e"], &[]);
+    world.database.write_record(&id, &record, Sticky::No, true).unwrap();
+    let (table, engine) = (Table::new(), idle_engine());
+    let mut interrupted = world.list_interrupted();
+    let mut look = |world: &mut World| {
+        world.turn.begin_short(2);
+        world.look_at_interrupted(&table, &engine, &mut interrupted, Now::ZERO)
+    };
+    assert!(look(&mut world) && look(&mut world));
+    assert_eq!(world.claims.claims().links_of(&id), names(&["a", "b", "c"]));
+    // An event comes and goes.
+    assert!(world.claims.apply(&id, b"/dev/d", 0, &names(&["b", "c"]), &[]).is_empty());
+    world.database.write_record(&id, &record_with(&["a", "e"], &[]), Sticky::No, true).unwrap();
+    while look(&mut world) {}
+    assert_eq!(world.claims.claims().links_of(&id), names(&["a", "e"]));
 }
