@@ -245,6 +245,41 @@ fn while_rtnl_is_busy_and_links_are_unknown() {
     });
 }
 
+/// How often the loop has gone round, how many rules are in force, and how often a helper was asked for something.
+fn turns_rules_and_requests() -> (u64, u64, u64) {
+    let text = live::run(live::tool_path().to_str().unwrap(), &["status", "--json=short"]);
+    let status: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let number = |value: &serde_json::Value| value.as_u64().expect("a number");
+    (
+        number(&status["turns"]["turns"]),
+        number(&status["rule_lines"]),
+        number(&status["turns"]["helper_requests"]),
+    )
+}
+
+#[test]
+fn while_many_rules_are_compiled() {
+    in_cell(|| {
+        std::fs::create_dir("/run/rules").expect("a folder");
+        let live = Live::start_with("", |daemon| _ = daemon.arg("--rules-dir=/run/rules"));
+        let line =
+            |n| format!("SUBSYSTEM==\"usb\", ATTR{{id}}==\"{n:x}[0-9]*\", ENV{{A{n}}}=\"$kernel-%n\"\n");
+        let text: String = (0..30).map(line).collect();
+        (0..600).for_each(|n| std::fs::write(format!("/run/rules/{n}.rules"), &text).expect("a file"));
+        let before = turns_rules_and_requests();
+        live::run(live::tool_path().to_str().unwrap(), &["control", "--reload"]);
+        let after = turns_rules_and_requests();
+        assert_eq!((before.1, after.1), (0, 18_000), "who asked for it waited for its end");
+        assert!(after.0 - before.0 >= 20, "{before:?} {after:?}");
+        // So many are read by a helper.
+        std::fs::write("/run/rules/more.rules", line(1)).expect("a file");
+        live::run(live::tool_path().to_str().unwrap(), &["control", "--reload"]);
+        let last = turns_rules_and_requests();
+        assert!(last.1 == after.1 + 1 && last.2 > after.2, "{after:?} {last:?}");
+        live.stop();
+    });
+}
+
 fn keep_rtnl_busy(busy: &AtomicBool, thread: usize) {
     cell::check(unsafe { libc::unshare(libc::CLONE_NEWNET) }).expect("a network namespace");
     while busy.load(Ordering::Acquire) {

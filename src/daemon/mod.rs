@@ -9,6 +9,7 @@ pub mod absent;
 pub mod answer;
 pub mod children;
 pub mod coldplug;
+mod compiling;
 pub mod control;
 pub mod disks;
 pub mod intake;

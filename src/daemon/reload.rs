@@ -5,20 +5,22 @@
 //! began with; files are looked at no more than every 3 s, and only when an event is about to start. Once the daemon
 //! runs, the loop itself looks at and reads only what is in memory or cached. All else is for a helper: new events wait
 //! for it a while, so that what happens after a reload is judged by the new rules; a file system that does not answer
-//! costs them that while and no more, and the old rules stay.
+//! costs them that while and no more, and the old rules stay. What was read is compiled in portions ([`super::compiling`]),
+//! while the old rules hold.
 
+use super::compiling::Compiling;
 use super::shell::{self, Caller, Shell};
 use super::start;
 use super::trace::RuleText;
 use crate::builtin::host::os_release_places;
-use crate::builtin::{Builtins, link_file};
+use crate::builtin::link_file;
 use crate::engine::Input;
 use crate::helper::operations::{Operation, Reply, state_of_rules};
 use crate::helper::reading::Reading;
 use crate::model::{Errno, Now, ResolveNames};
-use crate::rules::compile::{CompileOptions, SourceFile, compile};
-use crate::rules::diagnostic::Severity;
+use crate::rules::compile::SourceFile;
 use crate::rules::program::RuleSet;
+use crate::sys::clock::monotonic;
 use crate::sys::process;
 use crate::world::Roots;
 use crate::world::accounts::Accounts;
@@ -46,6 +48,13 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long new events wait for rules that a helper reads; then they go on with the old ones.
 const HOLD: Duration = Duration::from_secs(1);
 
+/// Files that the loop itself looks at and reads, if they are at hand; with more a helper does, since they take tens of
+/// milliseconds.
+const MANY: usize = 500;
+
+/// How long rules are compiled in one turn of the loop, but for the rest of a file.
+const PORTION: Duration = Duration::from_millis(1);
+
 /// Files and folders that are open at one time while files are read.
 const DESCRIPTORS: usize = 4;
 
@@ -63,7 +72,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    fn push(&mut self, text: String) {
+    pub(super) fn push(&mut self, text: String) {
         if self.left_out > 0 || self.bytes + text.len() > MAX_FINDINGS {
             self.left_out += 1;
         } else {
@@ -88,20 +97,22 @@ pub struct Rules {
     look_waits: bool,
     /// A helper looks at them.
     is_looked_at: bool,
-    /// A helper reads them.
+    /// New ones are read or compiled.
     under_way: Option<UnderWay>,
     /// The last time they could not be read: what is known of them is of before.
     has_failed: bool,
 }
 
-/// A reload that a helper reads for.
-#[derive(Debug)]
+/// A reload that a helper reads for, or that is being compiled.
 struct UnderWay {
+    /// When either began.
     since: Now,
     /// Somebody said so; otherwise files had changed.
     is_asked: bool,
     /// Somebody has said so since.
     again: bool,
+    /// None: they are read yet.
+    compiling: Option<Compiling>,
 }
 
 impl Rules {
@@ -112,7 +123,7 @@ impl Rules {
         let mut findings = Findings::default();
         report_into(&loaded, &mut findings);
         let accounts = Accounts::new(roots);
-        let current = compile_into(&loaded.files, resolve_names, &accounts, &mut findings);
+        let (current, findings, _) = Compiling::new(loaded.files, resolve_names, &accounts, findings).end();
         Rules {
             current,
             findings,
@@ -146,15 +157,15 @@ impl Rules {
 
     /// The text of the rules, for a trace; reads them, and so may wait.
     pub fn texts(&self) -> Vec<RuleText> {
-        texts(&self.files.load())
+        texts(&self.files.load().files)
     }
 
-    /// Until when new events wait for rules that a helper reads.
+    /// Until when new events wait for rules that a helper reads or that are being compiled.
     pub(super) fn hold_until(&self) -> Option<Now> {
         self.under_way.as_ref().map(|reading| reading.since + HOLD)
     }
 
-    /// Whether a helper reads them because somebody said so.
+    /// Whether they are read or compiled because somebody said so.
     pub(super) fn are_asked_for(&self) -> bool {
         self.under_way.as_ref().is_some_and(|reading| reading.is_asked || reading.again)
     }
@@ -165,24 +176,33 @@ impl Rules {
         self.resolve_names = resolve_names;
     }
 
-    /// New rules, if files or settings have changed; the old ones stay when none of the files could be read.
-    fn take(&mut self, loaded: Loaded) -> Option<Arc<RuleSet>> {
+    /// What is to be compiled, if files or settings have changed; the old ones stay when none of the files could be
+    /// read.
+    fn take(&mut self, loaded: Loaded) -> Option<Compiling> {
         if !std::mem::take(&mut self.is_outdated) && loaded.snapshot == self.snapshot && !self.has_failed {
             return None;
         }
         self.has_failed = false;
-        self.findings = Findings::default();
-        report_into(&loaded, &mut self.findings);
+        let mut findings = Findings::default();
+        report_into(&loaded, &mut findings);
         let failed = loaded.is_failure();
         self.snapshot = loaded.snapshot;
         if failed {
             log::error!("No rules could be read; the old ones stay in force");
+            self.findings = findings;
             return None;
         }
-        self.current = compile_into(&loaded.files, self.resolve_names, &self.accounts, &mut self.findings);
-        let (files, lines) = self.size();
-        log::info!("Read {lines} rules in {files} files");
-        Some(self.current.clone())
+        Some(Compiling::new(loaded.files, self.resolve_names, &self.accounts, findings))
+    }
+
+    /// Whether a helper looks at them and reads them, though that waits for nobody.
+    fn are_many(&self) -> bool {
+        self.current.files.len() > MANY
+    }
+
+    /// Whether there is more to compile.
+    pub(super) fn are_compiling(&self) -> bool {
+        self.under_way.as_ref().is_some_and(|reload| reload.compiling.is_some())
     }
 
     /// They could not be read: who asked for that is told, and so is the log.
@@ -196,9 +216,9 @@ impl Rules {
 }
 
 /// The text of rules, for a trace.
-fn texts(loaded: &Loaded) -> Vec<RuleText> {
+fn texts(files: &[SourceFile]) -> Vec<RuleText> {
     let text = |file: &SourceFile| (file.path.clone(), file.content.clone().into());
-    loaded.files.iter().map(text).collect()
+    files.iter().map(text).collect()
 }
 
 /// Says what could not be read.
@@ -217,32 +237,7 @@ fn report_into(loaded: &Loaded, findings: &mut Findings) {
 
 /// Compiles, and says what is wrong with the files.
 pub fn compile_all(files: &[SourceFile], resolve_names: ResolveNames, accounts: &Accounts) -> Arc<RuleSet> {
-    compile_into(files, resolve_names, accounts, &mut Findings::default())
-}
-
-/// The same, and keeps it.
-fn compile_into(
-    files: &[SourceFile],
-    resolve_names: ResolveNames,
-    accounts: &Accounts,
-    findings: &mut Findings,
-) -> Arc<RuleSet> {
-    let compiled = compile(files, &CompileOptions { resolve_names, accounts: &accounts.at_once() });
-    for diagnostic in &compiled.diagnostics {
-        match diagnostic.severity {
-            Severity::Error => log::error!("{diagnostic}"),
-            Severity::Warning => log::warn!("{diagnostic}"),
-            Severity::Style => log::debug!("{diagnostic}"),
-        }
-        if diagnostic.severity > Severity::Style {
-            findings.push(diagnostic.to_string());
-        }
-    }
-    for text in Builtins::unwritten_used(compiled.rules.builtins()) {
-        log::warn!("{text}");
-        findings.push(text.to_string());
-    }
-    Arc::new(compiled.rules)
+    Compiling::new(files.to_vec(), resolve_names, accounts, Findings::default()).end().0
 }
 
 /// Whether there are descriptors for reading files.
@@ -266,7 +261,7 @@ impl Shell {
             return log::warn!("Cannot look for changed rules, they stay for now: {error}");
         }
         let (links, _) = self.world.answers.builtins.link_files();
-        if self.rules.look_waits || !self.are_rules_at_hand(false) {
+        if self.rules.look_waits || self.rules.are_many() || !self.are_rules_at_hand(false) {
             let bytes = |folder: &PathBuf| BString::from(folder.as_os_str().as_bytes());
             let rules = self.rules.files.folders().iter().map(bytes).collect();
             let links = links.iter().map(bytes).collect();
@@ -341,15 +336,15 @@ impl Shell {
             self.rules.cannot_be_read(&error.to_string());
             return self.end_reload(is_asked);
         }
-        if self.are_rules_at_hand(true) {
-            self.take_reading(Reading::read(&self.roots, &self.rules.files), is_asked);
-            return self.end_reload(is_asked);
+        if !self.rules.are_many() && self.are_rules_at_hand(true) {
+            let compiling = self.take_reading(Reading::read(&self.roots, &self.rules.files), is_asked);
+            return self.begin_compiling(compiling, is_asked, false);
         }
         let bytes = |place: &PathBuf| BString::from(place.as_os_str().as_bytes());
         let Roots { etc, run, local_lib, lib, .. } = &self.roots;
         let roots = Box::new([etc, run, local_lib, lib].map(bytes));
         let rules = self.rules.files.folders().iter().map(bytes).collect();
-        self.rules.under_way = Some(UnderWay { since: self.now, is_asked, again: false });
+        self.rules.under_way = Some(UnderWay { since: self.now, is_asked, again: false, compiling: None });
         self.request_helper(Caller::Reload, Operation::ReadRules { roots, rules }, self.now + PATIENCE);
     }
 
@@ -357,10 +352,13 @@ impl Shell {
     pub(super) fn rules_were_read(&mut self, reply: &Reply) {
         let Some(UnderWay { is_asked, again, .. }) = self.rules.under_way.take() else { return };
         self.rules.looked_at = self.now;
-        match reply {
+        let compiling = match reply {
             Reply::Files(Ok(text)) => match Reading::decode(text) {
                 Some(reading) => self.take_reading(reading, is_asked),
-                None => self.rules.cannot_be_read("a helper has garbled them"),
+                None => {
+                    self.rules.cannot_be_read("a helper has garbled them");
+                    None
+                }
             },
             other => {
                 let why = match other {
@@ -370,8 +368,44 @@ impl Shell {
                 };
                 self.rules.cannot_be_read(&why);
                 self.rules.looked_at = self.now + HANGS;
+                None
             }
+        };
+        self.begin_compiling(compiling, is_asked, again);
+    }
+
+    /// Compiles what was read, as far as there is time in this turn.
+    fn begin_compiling(&mut self, compiling: Option<Compiling>, is_asked: bool, again: bool) {
+        if compiling.is_none() {
+            return self.go_on_with_reload(is_asked, again);
         }
+        self.rules.under_way = Some(UnderWay { since: self.now, is_asked, again, compiling });
+        self.go_on_compiling();
+    }
+
+    /// Compiles a portion more. All compiled, they are put into force.
+    pub(super) fn go_on_compiling(&mut self) {
+        let compiling = self.rules.under_way.as_mut().and_then(|reload| reload.compiling.as_mut());
+        if !compiling.is_some_and(|compiling| compiling.go_on(monotonic() + PORTION)) {
+            return;
+        }
+        let Some(UnderWay { is_asked, again, compiling: Some(compiling), .. }) = self.rules.under_way.take()
+        else {
+            return;
+        };
+        let (rules, findings, sources) = compiling.end();
+        (self.rules.current, self.rules.findings) = (rules.clone(), findings);
+        let (files, lines) = self.rules.size();
+        log::info!("Read {lines} rules in {files} files");
+        if let Some(recorder) = &mut self.recorder {
+            recorder.rules(&texts(&sources));
+        }
+        self.input(Input::Rules(rules));
+        self.go_on_with_reload(is_asked, again);
+    }
+
+    /// Ends a reload, or begins the one that was asked for meanwhile.
+    fn go_on_with_reload(&mut self, is_asked: bool, again: bool) {
         match again {
             true => {
                 if !is_asked {
@@ -389,8 +423,8 @@ impl Shell {
         }
     }
 
-    /// Puts what was read into force.
-    fn take_reading(&mut self, reading: Reading, with_settings: bool) {
+    /// Puts what was read into force, but for the rules, which are to be compiled.
+    fn take_reading(&mut self, reading: Reading, with_settings: bool) -> Option<Compiling> {
         let Reading { rules, links, settings } = reading;
         if with_settings {
             self.take_settings(settings);
@@ -399,12 +433,7 @@ impl Shell {
             log::info!("Reading .link files again");
             self.world.answers.builtins.reload(&links).iter().for_each(|message| log::warn!("{message}"));
         }
-        let texts = self.recorder.is_some().then(|| texts(&rules));
-        let Some(rules) = self.rules.take(rules) else { return };
-        if let (Some(recorder), Some(texts)) = (&mut self.recorder, texts) {
-            recorder.rules(&texts);
-        }
-        self.input(Input::Rules(rules));
+        self.rules.take(rules)
     }
 
     /// Settings that were read again; what has changed holds from now on, whatever a client said before.

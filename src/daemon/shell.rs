@@ -185,6 +185,7 @@ impl Shell {
         self.on_time();
         self.collect();
         self.work();
+        self.go_on_compiling();
         self.after_work();
         self.send_requests();
         self.stats.turns += 1;
@@ -201,6 +202,7 @@ impl Shell {
             || !self.resting.is_empty()
             || self.may_start()
             || self.engine.can_go_on()
+            || self.rules.are_compiling()
             || self.intake.is_ready()
             || self.children.has_unread()
             || self.helpers.has_reply()

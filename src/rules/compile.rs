@@ -56,24 +56,29 @@ pub struct Compiled {
 /// Compiles files in their order.
 pub fn compile(files: &[SourceFile], options: &CompileOptions) -> Compiled {
     let mut all = Compiled::default();
-    for file in files {
-        let index = all.rules.files.len() as u32;
-        all.rules.files.push(file.path.clone());
+    files.iter().for_each(|file| all.add(file, options));
+    all
+}
+
+impl Compiled {
+    /// Compiles one file more.
+    pub fn add(&mut self, file: &SourceFile, options: &CompileOptions) {
+        let index = self.rules.files.len() as u32;
+        self.rules.files.push(file.path.clone());
         let mut compiler = FileCompiler { file, options, diagnostics: Vec::new() };
         let sources = compiler.sources();
         let lines = sources.iter().filter_map(|line| compiler.line(line)).collect();
-        let base = all.rules.lines.len() as u32;
+        let base = self.rules.lines.len() as u32;
         for (parsed, goto) in compiler.resolve_gotos(lines) {
             if let Some(nodes) = parsed.static_nodes() {
-                all.rules.static_nodes.extend(nodes);
+                self.rules.static_nodes.extend(nodes);
             }
-            all.rules.lines.push(parsed.into_line(index, goto.map(|g| g + base)));
+            self.rules.lines.push(parsed.into_line(index, goto.map(|g| g + base)));
         }
         // Lines were read first, jumps resolved afterwards: back into the order of the text.
         compiler.diagnostics.sort_by_key(|d| d.rule);
-        all.diagnostics.append(&mut compiler.diagnostics);
+        self.diagnostics.append(&mut compiler.diagnostics);
     }
-    all
 }
 
 /// A line on its way.

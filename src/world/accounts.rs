@@ -45,19 +45,19 @@ impl Accounts {
     }
 
     /// For one load of all rules: each file is read at the first question about it, and no more.
-    pub fn at_once(&self) -> AtOnce<'_> {
-        AtOnce { accounts: self, passwd: OnceCell::new(), group: OnceCell::new() }
+    pub fn at_once(&self) -> AtOnce {
+        AtOnce { accounts: self.clone(), passwd: OnceCell::new(), group: OnceCell::new() }
     }
 }
 
 /// See [`Accounts::at_once`].
-pub struct AtOnce<'a> {
-    accounts: &'a Accounts,
+pub struct AtOnce {
+    accounts: Accounts,
     passwd: OnceCell<Vec<u8>>,
     group: OnceCell<Vec<u8>>,
 }
 
-impl crate::rules::compile::Accounts for AtOnce<'_> {
+impl crate::rules::compile::Accounts for AtOnce {
     fn user(&self, name: &[u8]) -> Option<u32> {
         find(self.passwd.get_or_init(|| read(&self.accounts.passwd)), name)
     }
