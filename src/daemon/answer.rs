@@ -120,9 +120,16 @@ impl Shell {
         self.facts.push_back((job, Fact::Exit(exit)));
     }
 
-    /// Tries the task of a job again with one fact more.
+    /// Tries the task of a job again with one fact more. Where there is no such job any more, a disk that was opened for
+    /// it is closed by a helper.
     pub(super) fn learn(&mut self, job: JobId, fact: Fact) {
         self.world.turn.begin(self.now);
+        if self.engine.event(job).is_none()
+            && let Fact::Helper(reply) = fact
+        {
+            self.world.pending.remove(&job);
+            return self.helpers.give_back(reply, &BString::default(), self.now);
+        }
         if let Some(mut pending) = self.world.pending.remove(&job) {
             pending.learn(fact);
             self.attempt(job, pending);

@@ -48,11 +48,10 @@ impl SlowAttributes {
     }
 
     fn set(&mut self, subsystem: &BStr, name: &BStr, pace: Pace) {
-        let names = self.known.entry(subsystem.to_owned()).or_default();
-        match names.get_mut(name) {
+        match self.known.get_mut(subsystem).and_then(|names| names.get_mut(name)) {
             Some(known) => *known = pace,
             None if self.count < MAX => {
-                names.insert(name.to_owned(), pace);
+                self.known.entry(subsystem.to_owned()).or_default().insert(name.to_owned(), pace);
                 self.count += 1;
             }
             None => {}
@@ -65,8 +64,10 @@ impl SlowAttributes {
     }
 
     fn forget(&mut self, subsystem: &BStr, name: &BStr) {
-        if self.known.get_mut(subsystem).is_some_and(|names| names.remove(name).is_some()) {
-            self.count -= 1;
+        let Some(names) = self.known.get_mut(subsystem) else { return };
+        self.count -= usize::from(names.remove(name).is_some());
+        if names.is_empty() {
+            self.known.remove(subsystem);
         }
     }
 
@@ -144,6 +145,7 @@ mod tests {
         slow.learn(block, size, false);
         (0..=WATCHED).for_each(|_| slow.read(block, size, || ()));
         assert_eq!((slow.pace(block, size), slow.count), (None, 0));
+        assert!(slow.known.is_empty(), "nothing is kept for subsystems without one");
     }
 
     #[test]
@@ -159,7 +161,8 @@ mod tests {
         for n in 0..MAX + 10 {
             slow.set("x".into(), n.to_string().as_str().into(), Pace::Suspected);
         }
-        assert_eq!(slow.count, MAX);
+        slow.set("y".into(), "0".into(), Pace::Suspected);
+        assert_eq!((slow.count, slow.known.len()), (MAX, 1));
         assert!(slow.is_for_helper("x".into(), "0".into()));
         slow.learn("x".into(), "0".into(), false);
         assert!(!slow.is_for_helper("x".into(), "0".into()), "those within it change");

@@ -9,6 +9,7 @@ use super::subject::Subject;
 use crate::model::Now;
 use crate::sys::child::Child;
 use bstr::BStr;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// A killed helper that has not ended after this time hangs.
@@ -32,6 +33,7 @@ fn max(for_disks: bool) -> usize {
 #[derive(Debug)]
 struct Killed {
     child: Child,
+    socket: OwnedFd,
     subject: Subject,
     /// When it was given its work, and when it was killed.
     since: Now,
@@ -67,19 +69,22 @@ impl SlowHelper {
 }
 
 impl Hanging {
-    /// This helper was killed at its work, which it has had since then.
-    pub fn push(&mut self, child: Child, subject: Subject, since: Now, now: Now) {
+    /// This helper was killed at its work, which it has had since then. Nobody closes its socket before it has ended:
+    /// its reply may be there, or come yet, with an open disk.
+    pub fn push(&mut self, (child, socket): (Child, OwnedFd), subject: Subject, since: Now, now: Now) {
         self.looked_at = now;
-        self.killed.push(Killed { child, subject, since, killed: now, is_said: false });
+        self.killed.push(Killed { child, socket, subject, since, killed: now, is_said: false });
     }
 
-    /// Forgets those that have ended, says who hangs; if it is time to look.
-    pub fn look(&mut self, now: Now) {
+    /// Forgets those that have ended, says who hangs; if it is time to look. Returns the sockets of those that have
+    /// ended, and what they have worked on.
+    #[must_use = "there may be an open disk in it"]
+    pub fn look(&mut self, now: Now) -> Vec<(OwnedFd, Subject)> {
         if self.timeout().is_none_or(|at| at > now) {
-            return;
+            return Vec::new();
         }
         self.looked_at = now;
-        self.killed.retain_mut(|one| {
+        let ended = self.killed.extract_if(.., |one| {
             let pid = one.child.pid();
             let hangs = matches!(one.child.try_wait(), Ok(None));
             match hangs {
@@ -96,11 +101,13 @@ impl Hanging {
                 }
                 _ => {}
             }
-            hangs
+            !hangs
         });
+        let ended = ended.map(|one| (one.socket, one.subject)).collect();
         for for_disks in [false, true] {
             self.is_full_said[usize::from(for_disks)] &= self.is_full(for_disks);
         }
+        ended
     }
 
     /// When to look again.
@@ -161,13 +168,14 @@ mod tests {
     use std::os::fd::AsFd;
 
     /// It is not killed, so it ends no sooner than one that hangs in the kernel.
-    fn endless() -> Child {
+    fn endless() -> (Child, OwnedFd) {
         let (null, mut argv) = (File::open("/dev/null").unwrap(), ExecStrings::new());
         argv.push(&[b"sleep"]);
         argv.push(&[b"1000"]);
         let stdio = [null.as_fd(); 3];
         let program = Program::Path(c"/bin/sleep".to_owned());
-        child::spawn(Spawn { program, argv, envp: ExecStrings::new(), stdio }).unwrap()
+        let child = child::spawn(Spawn { program, argv, envp: ExecStrings::new(), stdio }).unwrap();
+        (child, null.into())
     }
 
     #[test]
@@ -177,13 +185,13 @@ mod tests {
         for _ in 0..MAX_FOR_OTHERS {
             hanging.push(endless(), subject.clone(), now, now);
         }
-        hanging.look(now + FIRST_PAUSE);
+        assert!(hanging.look(now + FIRST_PAUSE).is_empty());
         let state = |hanging: &Hanging| {
             (hanging.without_place(false, 1), hanging.is_full(false), hanging.list().count())
         };
         assert_eq!(state(&hanging), (1, false, 0));
         assert!(hanging.has("x".into()) && !hanging.hangs_at("x".into()));
-        hanging.look(now + GRACE);
+        assert!(hanging.look(now + GRACE).is_empty());
         assert_eq!(state(&hanging), (1, true, MAX_FOR_OTHERS));
         assert!(
             hanging.without_place(true, 1) == 0 && !hanging.is_full(true) && hanging.hangs_at("x".into())
@@ -191,12 +199,12 @@ mod tests {
         for one in &hanging.killed {
             one.child.signal(libc::SIGKILL).unwrap();
         }
-        let mut later = now + GRACE;
+        let (mut later, mut ended) = (now + GRACE, 0);
         while !hanging.killed.is_empty() {
             std::thread::yield_now();
             later += LAST_PAUSE;
-            hanging.look(later);
+            ended += hanging.look(later).len();
         }
-        assert_eq!(state(&hanging), (0, false, 0));
+        assert_eq!((state(&hanging), ended), ((0, false, 0), MAX_FOR_OTHERS));
     }
 }

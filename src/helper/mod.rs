@@ -8,7 +8,8 @@
 //! ```
 //!
 //! An operation may come with an open file; then a second message says that the daemon's own is closed. So
-//! may a reply, which makes what was opened elsewhere ours.
+//! may a reply, which makes what was opened elsewhere ours; then a second message says that the daemon has it. Whoever
+//! closes an open disk last may have to wait, and that must be a helper: until then it keeps its own.
 //!
 //! A helper ends when its socket is closed. One that is past its deadline is killed; the next
 //! request starts another.
@@ -32,7 +33,8 @@ use std::process::ExitCode;
 /// argv[0] of a helper.
 pub const PROGRAM_NAME: &str = "mudev-helper";
 
-/// What follows an operation that an open file is passed with, when the daemon has closed it.
+/// What follows an operation that an open file is passed with, when the daemon has closed it; and a reply with one,
+/// when the daemon has it.
 const GO: &[u8] = b"go";
 
 /// argv[1] of a helper that performs [`operations`].
@@ -89,5 +91,8 @@ fn serve_operations(socket: BorrowedFd) -> std::io::Result<()> {
         };
         let (bytes, passed) = reply.pack();
         sys::unix::send_passing(socket, &bytes, passed.as_ref().map(AsFd::as_fd))?;
+        if reply.lends() && sys::unix::receive(socket, &mut [0; GO.len()])?.len == 0 {
+            return Ok(());
+        }
     }
 }

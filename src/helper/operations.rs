@@ -235,6 +235,11 @@ impl AsFd for Passed<'_> {
 }
 
 impl Reply {
+    /// Whether an open disk goes with it, which somebody must close.
+    pub fn lends(&self) -> bool {
+        self.passes().is_some()
+    }
+
     /// The message of this reply, and the open file that goes with it. A text that is too long for a message
     /// and cannot be put into a file in memory becomes the reason why.
     pub fn pack(&self) -> (Vec<u8>, Option<Passed<'_>>) {

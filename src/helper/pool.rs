@@ -19,6 +19,8 @@ use super::subject::Subject;
 use crate::model::Now;
 use crate::sys::child::{self, Child, ExecStrings, Program, Spawn};
 use crate::sys::unix;
+use crate::world::nodes::DiskLock;
+use bstr::BString;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::CString;
 use std::fs::File;
@@ -330,7 +332,7 @@ impl<C> Pool<C> {
 
     /// Replies to those whose device does not answer.
     fn refuse(&mut self, now: Now) {
-        self.hanging.look(now);
+        self.look_at_hanging(now);
         for for_disks in [false, true] {
             let is_one = |request: &Request<C>| request.subject.is_for_disk == for_disks;
             if self.hanging.is_full(for_disks) && self.waiting.iter().any(is_one) {
@@ -394,9 +396,37 @@ impl<C> Pool<C> {
             log::debug!("Cannot kill a helper: {error}");
         }
         match helper.work {
-            Some(work) => self.hanging.push(helper.child, work.subject, work.since, now),
+            Some(work) => self.hanging.push((helper.child, helper.socket), work.subject, work.since, now),
             None => self.dying.push(helper.child),
         }
+    }
+
+    fn look_at_hanging(&mut self, now: Now) {
+        for (socket, subject) in self.hanging.look(now) {
+            self.take_late(socket.as_fd(), &subject, now);
+        }
+    }
+
+    /// What a helper that has ended had sent in reply. To close its socket would close what is passed with it.
+    fn take_late(&mut self, socket: BorrowedFd, subject: &Subject, now: Now) {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.resize(MAX_MESSAGE, 0);
+        if let Ok((received, passed)) = unix::receive_passed(socket, &mut buffer)
+            && let Some(reply) = buffer.get(..received.len).and_then(|bytes| Reply::decode(bytes, passed))
+        {
+            self.give_back(reply, &subject.object, now);
+        }
+        self.buffer = buffer;
+    }
+
+    /// Has a helper close the disk that a reply brings, if it brings one: nobody wants it any more.
+    pub fn give_back(&mut self, reply: Reply, disk: &BString, now: Now) {
+        let Reply::Lock(Ok(DiskLock::Held(lock))) = reply else { return };
+        // Others need not wait for the helper.
+        lock.unlock();
+        let operation = Operation::CloseDisk { disk: disk.clone(), lock };
+        let subject = Subject::of(&operation);
+        self.waiting.push_back(Request { caller: None, operation, subject, since: now });
     }
 
     /// The socket of a helper is readable: takes its reply, gives it the next request.
@@ -413,8 +443,17 @@ impl<C> Pool<C> {
             helper.idle_since = now;
             match (helper.work.take(), received) {
                 (Some(work), Some((bytes, passed))) => {
-                    let reply = Reply::decode(bytes, passed).unwrap_or(Reply::Died);
-                    self.replies.extend(work.caller.map(|(caller, _)| (caller, reply)));
+                    // Where we had no descriptor left for what was passed, the helper closes it at its end.
+                    let reply = Reply::decode(bytes, passed);
+                    let lends = reply.as_ref().is_some_and(Reply::lends);
+                    if reply.is_none() || (lends && unix::send(helper.socket.as_fd(), super::GO).is_err()) {
+                        self.end(id, now);
+                    }
+                    let reply = reply.unwrap_or(Reply::Died);
+                    match work.caller {
+                        Some((caller, _)) => self.replies.push_back((caller, reply)),
+                        None => self.give_back(reply, &work.subject.object, now),
+                    }
                 }
                 (work, _) => {
                     if let Some(work) = work {
@@ -429,8 +468,14 @@ impl<C> Pool<C> {
         self.assign(now, register);
     }
 
-    /// Ends what is past its deadline and helpers that have nothing to do.
+    /// Ends what is past its deadline and helpers that have nothing to do. What a helper has sent by now is its reply
+    /// all the same.
     pub fn on_time(&mut self, now: Now, register: &dyn Register) {
+        let is_late = |h: &Helper<C>| h.work.as_ref().is_some_and(|work| work.deadline() <= now);
+        let late: Vec<u64> = self.helpers.iter().filter(|(_, h)| is_late(h)).map(|(&id, _)| id).collect();
+        for id in late {
+            self.on_readable(id, now, register);
+        }
         let over = |h: &Helper<C>| match &h.work {
             Some(work) => work.deadline() <= now,
             None => h.idle_since + IDLE_LIMIT <= now,
@@ -446,7 +491,7 @@ impl<C> Pool<C> {
             self.give_up_where(|_, request| request.is_late(now).then_some(Reply::TimedOut));
         }
         self.dying.reap(now);
-        self.hanging.look(now);
+        self.look_at_hanging(now);
         self.assign(now, register);
     }
 
@@ -472,3 +517,6 @@ impl<C> Drop for Pool<C> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
