@@ -14,12 +14,38 @@ mod stepper;
 #[path = "support/store.rs"]
 mod store;
 
-use live::{LIMIT, Live, in_cell, ip, write_uevent};
+use live::{LIMIT, Live, ip, write_uevent};
 use loops::Loop;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 use stepper::{Ended, Stepper};
+
+/// A cell whose daemons can trigger no disks but those of [`our_disk`]. All cells see the same disks: a daemon killed
+/// in the event of a disk of another test would trigger that disk at its next start, in the middle of a round there.
+fn in_cell(test: impl FnOnce() + Send) {
+    live::in_cell(|| {
+        bind("/sys/devices/virtual/block", libc::MS_RDONLY);
+        test();
+    });
+}
+
+/// A disk that can be triggered from within the cell.
+fn our_disk() -> Loop {
+    let disk = Loop::add().expect("a loop device");
+    let_trigger(&disk);
+    disk
+}
+
+fn let_trigger(disk: &Loop) {
+    bind(&format!("{}/uevent", disk.syspath()), 0);
+}
+
+/// Mounts a part of /sys once more, with other rights.
+fn bind(path: &str, rights: libc::c_ulong) {
+    cell::mount(path, path, "", libc::MS_BIND, "").expect("is bound");
+    cell::mount("none", path, "", libc::MS_REMOUNT | libc::MS_BIND | rights, "").expect("gets its rights");
+}
 
 type State = BTreeMap<String, String>;
 
@@ -172,7 +198,7 @@ fn killed_in_a_change_without_programs() {
 
 fn change_with(run: &str) {
     in_cell(|| {
-        let disks = [Loop::add().expect("a loop device"), Loop::add().expect("a loop device")];
+        let disks = [our_disk(), our_disk()];
         let [disk, rival] = &disks;
         let ids = || vec![(disk.id(), "DISK"), (rival.id(), "RIVAL")];
         kill_everywhere(Case {
@@ -207,7 +233,7 @@ fn killed_in_the_first_event_of_a_disk_without_programs() {
 
 fn first_event_with(run: &str) {
     in_cell(|| {
-        let disk = Loop::add().expect("a loop device");
+        let disk = our_disk();
         let disk = &disk;
         kill_everywhere(Case {
             rules: disk_rules(&disk.name(), run),
@@ -230,15 +256,16 @@ fn first_event_with(run: &str) {
 fn killed_in_the_removal_of_a_disk() {
     in_cell(|| {
         std::fs::write("/run/flag", "").expect("a flag");
-        let rival = Loop::add().expect("a loop device");
+        let rival = our_disk();
         // Each round has a disk of its own, of the same name.
-        let disk = Loop::add().expect("a loop device");
+        let disk = our_disk();
         let (disk, rival) = (&disk, &rival);
         let id = disk.id();
         kill_everywhere(Case {
             rules: disk_rules(&format!("{}|{}", disk.name(), rival.name()), RUN),
             prepare: Box::new(move |live| {
                 disk.add_again().expect("adds it again");
+                let_trigger(disk);
                 triggered(live, "change", rival);
                 triggered(live, "change", disk);
                 vec![(id.clone(), "DISK"), (rival.id(), "RIVAL")]
@@ -320,7 +347,7 @@ const LEAVE: &str = "for f in data tags links watch; do rm -rf /run/udev/$f; cp 
 #[test]
 fn killed_while_it_mends_what_a_killed_one_left() {
     in_cell(|| {
-        let disks = [Loop::add().expect("a loop device"), Loop::add().expect("a loop device")];
+        let disks = [our_disk(), our_disk()];
         let [disk, rival] = &disks;
         let ids = [(disk.id(), "DISK"), (rival.id(), "RIVAL")];
         let rules = disk_rules(&format!("{}|{}", disk.name(), rival.name()), RUN);
