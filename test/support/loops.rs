@@ -7,11 +7,15 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 const LOOP_CTL_ADD: libc::c_ulong = 0x4C80;
 const LOOP_CTL_REMOVE: libc::c_ulong = 0x4C81;
 const LOOP_SET_FD: libc::c_ulong = 0x4C00;
 const LOOP_CLR_FD: libc::c_ulong = 0x4C01;
+
+/// How long a removal waits until nobody has the device open. Generous: the machine may be busy.
+const LIMIT: Duration = Duration::from_secs(20);
 
 /// One loop device; removed when dropped.
 pub struct Loop {
@@ -115,7 +119,8 @@ impl Loop {
     pub fn remove(&self) -> io::Result<()> {
         self.detach();
         // Detaching takes effect when the last opener is gone; udev daemons open disks for a moment.
-        for _ in 0..500 {
+        let end = Instant::now() + LIMIT;
+        loop {
             let done = unsafe {
                 libc::ioctl(self.control.as_raw_fd(), LOOP_CTL_REMOVE, libc::c_ulong::from(self.number))
             };
@@ -123,18 +128,25 @@ impl Loop {
                 let _ = std::fs::remove_file(self.node());
                 return Ok(());
             }
-            if io::Error::last_os_error().raw_os_error() != Some(libc::EBUSY) {
-                break;
+            let error = io::Error::last_os_error();
+            if error.raw_os_error() != Some(libc::EBUSY) || Instant::now() > end {
+                return Err(error);
             }
-            std::thread::sleep(std::time::Duration::from_millis(10));
+            // Detaching may have failed, as while the node could not be opened.
+            self.detach();
+            std::thread::sleep(Duration::from_millis(10));
         }
-        Err(io::Error::last_os_error())
     }
 }
 
 impl Drop for Loop {
     fn drop(&mut self) {
-        let _ = self.remove();
+        match self.remove() {
+            // A test has removed it, or never added it again.
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {}
+            Err(error) => eprintln!("The loop device {} stays: {error}", self.number),
+            Ok(()) => {}
+        }
         let _ = std::fs::remove_file(&self.image);
     }
 }
