@@ -328,3 +328,40 @@ fn what_is_mounted_over_the_folder_or_detached_is_noticed() {
         live.stop();
     });
 }
+
+/// Ticks of CPU that a process has used.
+fn ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("the daemon runs");
+    let fields: Vec<&str> = stat.rsplit_once(')').expect("a name").1.split_whitespace().collect();
+    fields[11..13].iter().map(|field| field.parse::<u64>().expect("a number")).sum()
+}
+
+#[test]
+fn a_daemon_that_is_to_end_does_not_spin_for_what_has_no_room() {
+    in_cell(|| {
+        small_run_folder();
+        // How often it has waited 20 ms, one byte each.
+        let program = "until [ -e /run/go ]; do sleep 0.02; printf x >>/run/waited; done";
+        let mut live = Live::start(&format!(
+            "SUBSYSTEM==\"net\", KERNEL==\"slow0\", RUN+=\"/bin/sh -c '{program}'\"\n\
+             SUBSYSTEM==\"net\", KERNEL==\"a*\", ENV{{FINE}}=\"1\"\n"
+        ));
+        let waited = || std::fs::metadata("/run/waited").map_or(0, |file| file.len());
+        ip("link add slow0 type veth peer name slow1");
+        eventually("the program waits", || waited() > 0);
+        let filler = fill("/run/udev");
+        ip("link add a0 type veth peer name a1");
+        let failed = live.announced("add", "/devices/virtual/net/a0");
+        assert_eq!(failed.get("UDEV_WORKER_ERRNO_NAME"), "ENOSPC", "it was not full");
+        assert_eq!(unsafe { libc::kill(live.pid() as i32, libc::SIGTERM) }, 0);
+        // By then the next look for room is due, had it not been told to end.
+        let (before, began) = (ticks(live.pid()), waited());
+        eventually("time goes on", || waited() >= began + 150);
+        let used = ticks(live.pid()) - before;
+        assert!(live.alive(), "it does not wait for the program");
+        assert!(used < 50, "{used} ticks while it waited");
+        std::fs::remove_file(filler).expect("makes room");
+        std::fs::write("/run/go", "").expect("lets the program end");
+        live.stop();
+    });
+}
