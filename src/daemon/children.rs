@@ -27,7 +27,8 @@ use std::time::Duration;
 const MAX_OUTPUT: usize = 16383;
 
 /// Bytes beyond [`MAX_OUTPUT`] that are read and thrown away, so that a program that says too much
-/// still ends by itself. After that the pipe fills up and the deadline decides.
+/// still ends by itself. After that the pipe fills up and the deadline decides. So many are read for the log, too,
+/// once the program has ended.
 const MAX_DISCARDED: usize = 1024 * 1024;
 
 /// Bytes read from one pipe in one go: what a pipe holds.
@@ -535,6 +536,10 @@ impl Running {
             }
             return;
         }
+        if self.ended.is_some() {
+            // A grandchild may fill the pipe for ever. What the program itself has said is less than this.
+            self.discarded += bytes.len();
+        }
         for piece in bytes.split_inclusive(|&b| b == b'\n') {
             let Some(stream) = &mut self.streams[n] else { return };
             let room = MAX_LOG_LINE.saturating_sub(stream.line.len());
@@ -721,6 +726,47 @@ mod tests {
         let finished = ask("/bin/sh -c 'sleep 15 & echo now'");
         assert_eq!(finished.exit.output, "now\n");
         assert!(monotonic() - before < Duration::from_secs(10));
+    }
+
+    #[test]
+    fn a_grandchild_that_floods_the_log_delays_nothing() {
+        let null = File::options().read(true).write(true).open("/dev/null").unwrap();
+        let (pipe, writer) = process::pipe().unwrap();
+        let argv = environment_of(&["true"]);
+        let what = Spawn {
+            program: Program::Path(c"/bin/true".into()),
+            argv,
+            envp: ExecStrings::new(),
+            stdio: [null.as_fd(), writer.as_fd(), null.as_fd()],
+        };
+        let mut running = Running {
+            job: JobId(1),
+            device: "/x".into(),
+            purpose: Purpose::Run,
+            name: String::new(),
+            child: child::spawn(what).unwrap(),
+            capture: false,
+            output: BString::default(),
+            truncated: false,
+            discarded: 0,
+            streams: [Some(Stream { pipe, name: "stdout", line: BString::default() }), None],
+            ended: None,
+            budget: Budget::new(monotonic(), LIMIT),
+            warned: false,
+            killed_at: None,
+        };
+        running.ended = Some(running.child.wait().unwrap());
+        // The grandchild fills the pipe again each time, so it is never found empty.
+        let mut grandchild = File::from(writer);
+        let mut turns = 0;
+        loop {
+            std::io::Write::write_all(&mut grandchild, &[b'\n'; MAX_READ]).unwrap();
+            if !matches!(running.read(0), Progress::More) {
+                break;
+            }
+            turns += 1;
+            assert!(turns <= 2 * MAX_DISCARDED / MAX_READ, "the program has ended, its output does not");
+        }
     }
 
     #[test]
