@@ -49,7 +49,15 @@ fn run(path: &CStr, argv: &[&str], envp: &[&str]) -> (Ended, String) {
 #[test]
 fn a_child_gets_its_arguments_and_only_its_environment() {
     let script = "echo \"$0 $1\"; cat; tr '\\0' ' ' </proc/$$/environ; ulimit -n; umask";
-    let (ended, output) = run(c"/bin/sh", &["/bin/sh", "-c", script, "a b", "c"], &["A=1", "B=2"]);
+    // The mask of this one thread, which a child would inherit.
+    let (ended, output) = std::thread::spawn(move || {
+        // SAFETY: no memory involved.
+        assert_eq!(unsafe { libc::unshare(libc::CLONE_FS) }, 0);
+        crate::sys::process::set_umask(0o077);
+        run(c"/bin/sh", &["/bin/sh", "-c", script, "a b", "c"], &["A=1", "B=2"])
+    })
+    .join()
+    .unwrap();
     assert_eq!(ended, Ended::Exited(0));
     assert_eq!(output, "a b c\nA=1 B=2 1024\n0022\n");
 }
