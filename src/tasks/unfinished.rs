@@ -401,4 +401,5 @@ impl Shell {
 }
 
 #[cfg(test)]
+#[path = "unfinished/tests.rs"]
 mod tests;

@@ -264,4 +264,5 @@ impl World {
 }
 
 #[cfg(test)]
+#[path = "portions/tests.rs"]
 mod tests;
