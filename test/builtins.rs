@@ -4,8 +4,9 @@
 mod support;
 
 use bstr::BString;
-use mudev::builtin::{Builtins, Call, Fact, Need, Tried};
+use mudev::builtin::{Builtins, Call};
 use mudev::links::{Link, Lookup, Origin, Reply, Table};
+use mudev::model::need::{Fact, Need};
 use mudev::model::{Action, Errno, Event, IfIndex, Properties, SeqNum, Uevent};
 use mudev::rules::ask::{BuiltinName, BuiltinResult};
 use mudev::sys::{ioctl, netlink};
@@ -82,22 +83,22 @@ impl Bench {
         loop {
             let call = Call { builtin, argv: &argv, event, facts: &facts, dry: false };
             match builtins.run(&call, &sysfs, &self.table) {
-                Tried::Done(result) => return (result, answers),
-                Tried::Need(Need::Link(ifindex) | Need::FreshLink(ifindex)) => {
+                Ok(result) => return (result, answers),
+                Err(Need::Link(ifindex) | Need::FreshLink { ifindex, .. }) => {
                     self.fetch(ifindex);
                     facts.push(Fact::Link);
                 }
-                Tried::Need(Need::Rtnl(request)) => {
+                Err(Need::Rtnl(request)) => {
                     let result = self.ask(&request).result;
                     answers.push(result);
                     facts.push(Fact::Rtnl(result));
                 }
-                Tried::Need(Need::Driver { ifname, .. }) => {
+                Err(Need::Driver { ifname, .. }) => {
                     let socket = ioctl::interface_socket().unwrap();
                     let driver = ioctl::driver_of(socket.as_fd(), &ifname);
-                    facts.push(Fact::Driver(driver.map(Some).map_err(|e| Errno::of(&e))));
+                    facts.push(Fact::Driver(driver.map_err(|e| Errno::of(&e))));
                 }
-                Tried::Need(need) => panic!("{need:?}"),
+                Err(need) => panic!("{need:?}"),
             }
         }
     }

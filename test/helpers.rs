@@ -1,10 +1,9 @@
 //! Helpers as processes: they answer, die, hang and are replaced.
 
-use mudev::helper::operations::{Operation, Reply};
-use mudev::helper::pool::{Executable, Launcher, Pool, Register};
+use mudev::helper::pool::{Delivery, Executable, Launcher, Order, Pool, Register};
+use mudev::model::operation::{AttrPlace, LockState, Operation, OperationReply};
 use mudev::sys::clock::monotonic;
 use mudev::sys::process::wait_readable;
-use mudev::world::sysfs::Place;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -39,13 +38,22 @@ impl Bench {
         Bench { pool: Pool::new(launcher), sockets: Sockets::default() }
     }
 
-    fn request(&mut self, caller: &'static str, operation: Operation, limit: Duration) {
+    fn request(&mut self, caller: &'static str, order: impl Into<Order>, limit: Duration) {
         let now = monotonic();
-        self.pool.request(caller, operation, now + limit, now, &self.sockets);
+        self.pool.request(caller, order, now + limit, now, &self.sockets);
+    }
+
+    fn polled(&mut self) -> Option<(&'static str, OperationReply)> {
+        self.pool.poll_reply().map(|delivery| (delivery.caller, delivery.reply))
+    }
+
+    fn reply(&mut self) -> (&'static str, OperationReply) {
+        let delivery = self.delivery();
+        (delivery.caller, delivery.reply)
     }
 
     /// Waits for one reply, as the loop would.
-    fn reply(&mut self) -> (&'static str, Reply) {
+    fn delivery(&mut self) -> Delivery<&'static str> {
         let start = monotonic();
         loop {
             if let Some(reply) = self.pool.poll_reply() {
@@ -69,12 +77,12 @@ impl Bench {
 
 fn read_attr(path: &str) -> Operation {
     let (devpath, name) = path.rsplit_once('/').unwrap();
-    Operation::ReadAttr { sys: "/".into(), place: Place { devpath: devpath.into(), name: name.into() } }
+    Operation::ReadAttr { sys: "/".into(), place: AttrPlace { devpath: devpath.into(), name: name.into() } }
 }
 
-fn attr(reply: Reply) -> Option<String> {
+fn attr(reply: OperationReply) -> Option<String> {
     match reply {
-        Reply::Attr { value, .. } => Some(value.ok()?.to_string()),
+        OperationReply::Attr { value, .. } => Some(value.ok()?.to_string()),
         other => panic!("no attribute: {other:?}"),
     }
 }
@@ -93,9 +101,13 @@ fn an_operation_is_performed_in_another_process() {
     bench.request("a", read_attr("/proc/self/comm"), LIMIT);
     assert_eq!(attr(bench.reply().1).as_deref(), Some("mudev-helper"));
     bench.request("b", Operation::PermanentAddress { ifname: "no-such-link".into() }, LIMIT);
-    assert_eq!(bench.reply(), ("b", Reply::Address(Err(mudev::model::Errno(libc::ENODEV)))));
+    assert_eq!(bench.reply(), ("b", OperationReply::Address(Err(mudev::model::Errno(libc::ENODEV)))));
     bench.request("c", Operation::PermanentAddress { ifname: "lo".into() }, LIMIT);
-    assert_eq!(bench.reply(), ("c", Reply::Address(Ok("".into()))), "the kernel's, in this namespace");
+    assert_eq!(
+        bench.reply(),
+        ("c", OperationReply::Address(Ok("".into()))),
+        "the kernel's, in this namespace"
+    );
     assert!(bench.pool.is_idle());
     assert_eq!(bench.sockets.0.borrow().len(), 1, "an idle helper is used again");
 }
@@ -107,7 +119,7 @@ fn a_helper_that_hangs_is_killed_and_others_go_on() {
     bench.request("stuck", hang(&folder), Duration::from_millis(300));
     bench.request("quick", read_attr("/proc/self/comm"), LIMIT);
     assert_eq!(bench.reply().0, "quick");
-    assert_eq!(bench.reply(), ("stuck", Reply::TimedOut));
+    assert_eq!(bench.reply(), ("stuck", OperationReply::TimedOut));
     std::fs::remove_dir_all(&folder).unwrap();
     bench.request("after", read_attr("/proc/self/comm"), LIMIT);
     assert_eq!(bench.reply().0, "after");
@@ -191,10 +203,12 @@ fn attributes_of_every_kind_are_the_same_whether_loop_or_helper_reads_them() {
         let here = sysfs.read_attr(b"/devices/d", name.as_bytes());
         let operation = Operation::ReadAttr {
             sys: sys.into(),
-            place: Place { devpath: "/devices/d".into(), name: name.into() },
+            place: AttrPlace { devpath: "/devices/d".into(), name: name.into() },
         };
         bench.request("attr", operation, LIMIT);
-        let (_, Reply::Attr { value: there, waited: false, .. }) = bench.reply() else { panic!("{name}") };
+        let (_, OperationReply::Attr { value: there, waited: false, .. }) = bench.reply() else {
+            panic!("{name}")
+        };
         assert!(here == there, "{name}: {:?}, {:?}", here.map(|v| v.len()), there.map(|v| v.len()));
         values.push((name, here));
     }
@@ -247,12 +261,12 @@ fn more_requests_than_helpers_all_get_their_reply() {
 fn what_cannot_be_started_or_dies_gives_a_reply_too() {
     let mut bench = Bench::new("/no/such/program");
     bench.request("none", read_attr("/x"), LIMIT);
-    assert_eq!(bench.reply(), ("none", Reply::Died));
+    assert_eq!(bench.reply(), ("none", OperationReply::Died));
     let mut bench = Bench::new("/bin/false");
     bench.request("dies", read_attr("/x"), LIMIT);
-    assert_eq!(bench.reply(), ("dies", Reply::Died));
+    assert_eq!(bench.reply(), ("dies", OperationReply::Died));
     bench.request("late", read_attr("/x"), Duration::ZERO);
-    assert_eq!(bench.reply(), ("late", Reply::TimedOut));
+    assert_eq!(bench.reply(), ("late", OperationReply::TimedOut));
 }
 
 #[test]
@@ -272,7 +286,6 @@ fn a_helper_that_has_died_while_it_was_idle_costs_nobody_anything() {
 #[test]
 fn a_lock_taken_by_a_helper_is_ours_until_it_is_closed() {
     use mudev::sys::fs::{Lock, try_lock};
-    use mudev::world::nodes::DiskLock;
     let path = std::env::temp_dir().join(format!("mudev-locked-{}", std::process::id()));
     let tool = File::create(&path).unwrap();
     let is_free = || {
@@ -284,18 +297,20 @@ fn a_lock_taken_by_a_helper_is_ours_until_it_is_closed() {
     let lock = || Operation::LockDisk { path: path.to_str().unwrap().into() };
     for _ in 0..2 {
         bench.request("lock", lock(), LIMIT);
-        let (_, Reply::Lock(Ok(DiskLock::Held(lock)))) = bench.reply() else { panic!("no lock") };
+        let Delivery { reply, file, .. } = bench.delivery();
+        assert!(reply == OperationReply::Lock(Ok(LockState::Held)) && file.is_some(), "{reply:?}");
         assert!(!is_free());
-        bench.request("close", Operation::CloseDisk { disk: "/dev/locked".into(), lock }, LIMIT);
-        assert_eq!(bench.reply(), ("close", Reply::Done(Ok(()))));
+        let close = Operation::CloseDisk { disk: "/dev/locked".into() };
+        bench.request("close", Order { operation: close, file }, LIMIT);
+        assert_eq!(bench.reply(), ("close", OperationReply::Done(Ok(()))));
         assert!(is_free());
     }
     assert!(try_lock(&tool, Lock::Exclusive).unwrap());
     bench.request("lock", lock(), LIMIT);
-    assert_eq!(bench.reply(), ("lock", Reply::Lock(Ok(DiskLock::Busy))));
+    assert_eq!(bench.reply(), ("lock", OperationReply::Lock(Ok(LockState::Busy))));
     std::fs::remove_file(&path).unwrap();
     bench.request("lock", lock(), LIMIT);
-    assert_eq!(bench.reply(), ("lock", Reply::Lock(Ok(DiskLock::NotNeeded))));
+    assert_eq!(bench.reply(), ("lock", OperationReply::Lock(Ok(LockState::NotNeeded))));
 }
 
 #[test]
@@ -381,15 +396,16 @@ fn a_disk_that_nobody_closes_in_time_stays_open_until_a_helper_closes_it() {
         now,
         &bench.sockets,
     );
-    let close = Operation::CloseDisk { disk: disk("/dev/x"), lock };
+    let close = Operation::CloseDisk { disk: disk("/dev/x") };
+    let close = Order { operation: close, file: Some(lock.into()) };
     bench.pool.request("close", close, now + LIMIT, now, &bench.sockets);
     bench.pool.on_time(now + LIMIT, &bench.sockets);
-    assert_eq!(bench.pool.poll_reply(), Some(("close", Reply::TimedOut)));
+    assert_eq!(bench.polled(), Some(("close", OperationReply::TimedOut)));
     assert!(!try_lock(&tool, Lock::Exclusive).unwrap(), "it is still open");
     assert_eq!(bench.pool.load(), (1, 0), "but nobody waits for that");
     // The first one is killed, and another helper, which gets the disk, is too at the end.
     bench.pool.on_time(now + 2 * LIMIT, &bench.sockets);
-    assert_eq!(bench.pool.poll_reply(), Some(("first", Reply::TimedOut)));
+    assert_eq!(bench.polled(), Some(("first", OperationReply::TimedOut)));
     for seconds in 1..10 {
         bench.pool.on_time(now + 2 * LIMIT + Duration::from_secs(seconds), &bench.sockets);
         std::thread::sleep(Duration::from_millis(10));
@@ -420,16 +436,16 @@ fn who_asks_while_others_are_being_killed_is_not_refused() {
     bench.pool.on_time(deadline, &bench.sockets);
     bench.pool.request("innocent", read_attr("/proc/9/comm"), deadline + LIMIT, deadline, &bench.sockets);
     for _ in 0..8 {
-        assert_eq!(bench.pool.poll_reply(), Some(("late", Reply::TimedOut)));
+        assert_eq!(bench.polled(), Some(("late", OperationReply::TimedOut)));
     }
-    assert_eq!(bench.pool.poll_reply(), None);
+    assert_eq!(bench.polled(), None);
     now = deadline;
     let start = monotonic();
     while bench.pool.load() != (1, 0) {
         assert!(monotonic() < start + LIMIT, "it gets no helper");
         now += Duration::from_millis(10);
         bench.pool.on_time(now, &bench.sockets);
-        assert_eq!(bench.pool.poll_reply(), None);
+        assert_eq!(bench.polled(), None);
         std::thread::yield_now();
     }
     drop(bench);
@@ -462,20 +478,23 @@ fn slow_helpers_leave_their_places_as_long_as_there_are_others_and_then_requests
         bench.pool.request(caller, read(100 + n), deadline + LIMIT, now, &bench.sockets);
         go_on(&mut bench, &mut now, Duration::from_secs(1));
     }
-    assert_eq!((bench.pool.load(), bench.pool.poll_reply()), ((14, 2), None), "nobody is refused");
+    assert_eq!((bench.pool.load(), bench.polled()), ((14, 2), None), "nobody is refused");
     bench.pool.request("disk", Operation::LockDisk { path: "/dev/x".into() }, deadline, now, &bench.sockets);
     go_on(&mut bench, &mut now, Duration::ZERO);
     assert_eq!(bench.pool.load(), (15, 2), "a disk does not wait for them");
 
     now = deadline;
     bench.pool.on_time(now, &bench.sockets);
-    let replies: Vec<_> = std::iter::from_fn(|| bench.pool.poll_reply()).collect();
-    assert!(replies.iter().all(|(_, reply)| *reply == Reply::TimedOut) && replies.len() == 15, "{replies:?}");
+    let replies: Vec<_> = std::iter::from_fn(|| bench.polled()).collect();
+    assert!(
+        replies.iter().all(|(_, reply)| *reply == OperationReply::TimedOut) && replies.len() == 15,
+        "{replies:?}"
+    );
     let start = monotonic();
     while bench.pool.load() != (2, 0) {
         assert!(monotonic() < start + LIMIT, "they get no helper");
         go_on(&mut bench, &mut now, Duration::ZERO);
-        assert_eq!(bench.pool.poll_reply(), None);
+        assert_eq!(bench.polled(), None);
         std::thread::yield_now();
     }
     drop(bench);

@@ -10,14 +10,14 @@ use crate::builtin::Builtins;
 use crate::builtin::naming_scheme::Flag;
 use crate::daemon::children::{self, Budget, Children, Purpose, Wanted, run_to_end};
 use crate::daemon::reload;
-use crate::daemon::task::{Answers, Fact, Need};
+use crate::daemon::task::Answers;
 use crate::engine::JobId;
-use crate::helper::operations::{Operation, Reply as HelperReply};
-use crate::helper::rtnl;
+use crate::helper::{operations, rtnl};
 use crate::links::wire::DATAGRAM_MAX;
 use crate::links::{Origin, Reply, Table};
+use crate::model::need::{Exit, Fact, Need};
+use crate::model::operation::{Operation, OperationReply};
 use crate::model::{Action, Errno, Event, IfIndex, ResolveNames, SeqNum, Uevent};
-use crate::rules::ask::Exit;
 use crate::rules::eval::{EvalConfig, Evaluation, Step};
 use crate::rules::outcome::Outcome;
 use crate::rules::specialise::Programs;
@@ -157,17 +157,17 @@ impl Trial {
 }
 
 /// Reads are done, writes are only said.
-fn perform_dry(operation: &Operation) -> HelperReply {
+fn perform_dry(operation: &Operation) -> OperationReply {
     match operation {
         Operation::WriteAttr { path, value } | Operation::WriteSysctl { path, value } => {
             log::info!("Would write {value:?} to {path}");
-            HelperReply::Done(Ok(()))
+            OperationReply::Done(Ok(()))
         }
         Operation::ReadAttr { .. }
         | Operation::ReadFile { .. }
         | Operation::TestFile { .. }
-        | Operation::PermanentAddress { .. } => operation.clone().perform(),
-        _ => HelperReply::Done(Ok(())),
+        | Operation::PermanentAddress { .. } => operations::perform(operation, None).0,
+        _ => OperationReply::Done(Ok(())),
     }
 }
 

@@ -1,7 +1,7 @@
 //! A machine for tests: devices in a temporary tree, and the builtins that are asked about them.
 
 use super::naming_scheme::NamingScheme;
-use super::{Builtins, Call, Tried};
+use super::{Builtins, Call};
 use crate::links::Table;
 use crate::model::device::last_component;
 use crate::model::{Action, Event, Properties, SeqNum, Uevent};
@@ -118,10 +118,7 @@ impl Machine {
             known.push((place, value));
         }
         assert_eq!(on_the_loop.knowing(known, false, run).as_ref(), Ok(&tried));
-        match tried {
-            Tried::Done(result) => result,
-            Tried::Need(need) => panic!("{need:?}"),
-        }
+        tried.unwrap_or_else(|need| panic!("{need:?}"))
     }
 }
 

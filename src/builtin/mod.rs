@@ -20,8 +20,10 @@ pub mod path_id;
 pub mod value;
 
 use crate::links::{Lookup, Mark, Table};
+use crate::model::Event;
 use crate::model::command::kernel_value;
-use crate::model::{Errno, Event, IfIndex};
+use crate::model::need::{Fact, Need};
+use crate::model::operation::{Operation, OperationReply};
 use crate::rules::ask::{BuiltinName, BuiltinResult};
 use crate::world::Roots;
 use crate::world::sysfs::Sysfs;
@@ -32,49 +34,6 @@ use naming_scheme::NamingScheme;
 use std::borrow::Cow;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
-
-/// What a builtin cannot know by itself without waiting.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Need {
-    /// The row of this link: unknown so far.
-    Link(IfIndex),
-    /// The row of this link, refreshed by a targeted request: a column that changes silently is asked for.
-    FreshLink(IfIndex),
-    /// The driver of an interface by ethtool GDRVINFO, in a helper. -> [`Fact::Driver`]
-    ///
-    /// While this is asked for one interface, others with the same `constant_of` need not ask: when the
-    /// answer is there, they are tried again without a fact.
-    Driver { ifname: BString, constant_of: Option<BString> },
-    /// The permanent address of an interface by ethtool GPERMADDR, in a helper. -> [`Fact::PermanentAddress`]
-    PermanentAddress { ifname: BString },
-    /// An rtnetlink request (complete message, NLM_F_ACK set), sent by the request helper. Its sequence
-    /// number is 0: who sends it puts its own there. -> [`Fact::Rtnl`]
-    Rtnl(Vec<u8>),
-    /// Write a sysfs attribute in a helper. -> [`Fact::Written`]
-    Write { path: BString, value: BString },
-}
-
-/// The answer to a [`Need`], in the order of asking.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fact {
-    Link,
-    /// None: the driver does not say, or the interface is gone.
-    Driver(Result<Option<BString>, Errno>),
-    /// Empty: the interface has none.
-    PermanentAddress(Result<BString, Errno>),
-    /// The helper hung or died over the question, whichever it was. What else could hang on the same
-    /// interface is not asked.
-    Hung,
-    Rtnl(Result<(), Errno>),
-    Written(Result<(), Errno>),
-}
-
-/// One try of a builtin.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Tried {
-    Done(BuiltinResult),
-    Need(Need),
-}
 
 /// A call as the builtin sees it.
 pub struct Call<'a> {
@@ -156,7 +115,7 @@ impl Builtins {
     }
 
     /// Tries a call: its result, or what it needs to know first.
-    pub fn run(&self, call: &Call, sysfs: &Sysfs, links: &Table) -> Tried {
+    pub fn run(&self, call: &Call, sysfs: &Sysfs, links: &Table) -> Result<BuiltinResult, Need> {
         match call.builtin {
             BuiltinName::NetId => self.with_link(call, sysfs, links, |facts| {
                 let context = net_id::Context {
@@ -165,34 +124,31 @@ impl Builtins {
                     roots: &self.host.roots,
                     device_tree: self.device_tree.as_ref(),
                 };
-                Tried::Done(match facts {
+                Ok(match facts {
                     Some(link) => net_id::run(&context, call.event, &link),
                     None => BuiltinResult::default(),
                 })
             }),
             BuiltinName::NetDriver => net_driver::run(call, sysfs, links, &self.host.roots, &self.drivers),
             BuiltinName::NetSetupLink => self.net_setup_link(call, sysfs, links),
-            BuiltinName::PathId => Tried::Done(path_id::run(sysfs, call.event)),
-            _ => Tried::Done(BuiltinResult::default()),
+            BuiltinName::PathId => Ok(path_id::run(sysfs, call.event)),
+            _ => Ok(BuiltinResult::default()),
         }
     }
 
-    fn net_setup_link(&self, call: &Call, sysfs: &Sysfs, links: &Table) -> Tried {
+    fn net_setup_link(&self, call: &Call, sysfs: &Sysfs, links: &Table) -> Result<BuiltinResult, Need> {
         if call.argv.len() > 1 || call.event.device.ifindex.is_none() {
-            return Tried::Done(BuiltinResult::default());
+            return Ok(BuiltinResult::default());
         }
         if !net_setup_link::applies_on(call.event.action) {
-            return Tried::Done(net_setup_link::carried_over(call.event, self.scheme));
+            return Ok(net_setup_link::carried_over(call.event, self.scheme));
         }
         self.with_link(call, sysfs, links, |facts| {
-            let Some(mut link) = facts else { return Tried::Done(success(vec![])) };
+            let Some(mut link) = facts else { return Ok(success(vec![])) };
             if link.flags & libc::IFF_LOOPBACK as u32 != 0 {
-                return Tried::Done(success(vec![]));
+                return Ok(success(vec![]));
             }
-            let mut found = match self.driver_not_asked_for(call, sysfs, links) {
-                Tried::Done(result) => result.properties,
-                need => return need,
-            };
+            let mut found = self.driver_not_asked_for(call, sysfs, links)?.properties;
             if self.links.asks_permanent_address
                 && self.host.roots.sys_is_real()
                 && link.perm_address.is_empty()
@@ -202,7 +158,7 @@ impl Builtins {
                     Some(address) => link.perm_address = Cow::Borrowed(address),
                     None => {
                         let ifname = call.event.device.sysname.clone();
-                        return Tried::Need(Need::PermanentAddress { ifname });
+                        return Err(Need::Helper(Operation::PermanentAddress { ifname }));
                     }
                 }
             }
@@ -215,21 +171,17 @@ impl Builtins {
                 driver,
                 dry: call.dry || !self.host.roots.sys_is_real(),
             };
-            match net_setup_link::run(&context, call, &link) {
-                Tried::Done(mut result) => {
-                    found.append(&mut result.properties);
-                    Tried::Done(BuiltinResult { properties: found, ..result })
-                }
-                need => need,
-            }
+            let mut result = net_setup_link::run(&context, call, &link)?;
+            found.append(&mut result.properties);
+            Ok(BuiltinResult { properties: found, ..result })
         })
     }
 
     /// ID_NET_DRIVER, if no rule has asked for it: rules from before net_driver existed leave that to
     /// net_setup_link, and .link files and other rules want to know it.
-    fn driver_not_asked_for(&self, call: &Call, sysfs: &Sysfs, links: &Table) -> Tried {
+    fn driver_not_asked_for(&self, call: &Call, sysfs: &Sysfs, links: &Table) -> Result<BuiltinResult, Need> {
         match call.event.properties.get("ID_NET_DRIVER") {
-            Some(_) => Tried::Done(success(vec![])),
+            Some(_) => Ok(success(vec![])),
             None => net_driver::run(call, sysfs, links, &self.host.roots, &self.drivers),
         }
     }
@@ -240,8 +192,8 @@ impl Builtins {
         call: &Call,
         sysfs: &Sysfs,
         links: &Table,
-        then: impl FnOnce(Option<LinkFacts>) -> Tried,
-    ) -> Tried {
+        then: impl FnOnce(Option<LinkFacts>) -> Result<BuiltinResult, Need>,
+    ) -> Result<BuiltinResult, Need> {
         let Some(ifindex) = call.event.device.ifindex else { return then(None) };
         if !self.host.roots.sys_is_real() {
             return then(Some(LinkFacts::of_files(sysfs, call.event)));
@@ -250,11 +202,11 @@ impl Builtins {
         match links.lookup(ifindex) {
             // Something was lost: the row may be of before.
             Lookup::Known(_) if !asked && !links.is_fresh(ifindex, Mark::ANY) => {
-                Tried::Need(Need::FreshLink(ifindex))
+                Err(Need::FreshLink { ifindex, statistics: false })
             }
             Lookup::Known(link) => then(Some(LinkFacts::of_row(link))),
             // Who asked and still does not know it will not learn it.
-            Lookup::Unknown if !asked => Tried::Need(Need::Link(ifindex)),
+            Lookup::Unknown if !asked => Err(Need::Link(ifindex)),
             Lookup::Unknown | Lookup::Gone(_) => then(None),
         }
     }
@@ -263,8 +215,10 @@ impl Builtins {
 /// The helper's answer; None: it was not asked. What it cannot tell is empty.
 fn permanent_address<'a>(call: &Call<'a>) -> Option<&'a [u8]> {
     call.facts.iter().find_map(|fact| match fact {
-        Fact::PermanentAddress(Ok(address)) => Some(address.as_slice()),
-        Fact::PermanentAddress(Err(_)) | Fact::Hung => Some(&[]),
+        Fact::Helper(OperationReply::Address(Ok(address))) => Some(address.as_slice()),
+        Fact::Helper(OperationReply::Address(Err(_))) => Some(&[]),
+        // A helper hung or died over this or another question: what else could hang on the interface is not asked.
+        Fact::Helper(reply) if reply.is_none() => Some(&[]),
         _ => None,
     })
 }

@@ -4,8 +4,9 @@
 //! helper makes it, and the answer is kept: it is a constant of the kind of link (`veth`) or of the
 //! driver bound to the parent device, one question for each is enough for the life of the daemon.
 
-use super::{Call, Fact, Need, Tried, success};
+use super::{Call, success};
 use crate::links::{Lookup, Table};
+use crate::model::need::{Fact, Need};
 use crate::model::{Errno, Event};
 use crate::rules::ask::BuiltinResult;
 use crate::world::Roots;
@@ -41,58 +42,61 @@ impl Origin {
 pub struct Drivers(RefCell<HashMap<Origin, BString>>);
 
 /// Asks for the driver of the event's interface.
-pub(super) fn run(call: &Call, sysfs: &Sysfs, links: &Table, roots: &Roots, drivers: &Drivers) -> Tried {
+pub(super) fn run(
+    call: &Call,
+    sysfs: &Sysfs,
+    links: &Table,
+    roots: &Roots,
+    drivers: &Drivers,
+) -> Result<BuiltinResult, Need> {
     let event = call.event;
     if event.device.subsystem != "net" {
-        return Tried::Done(BuiltinResult::default());
+        return Ok(BuiltinResult::default());
     }
     if !roots.sys_is_real() {
         // The kernel knows nothing of this tree; the bound driver is what it would mostly say.
-        return Tried::Done(result(parent_driver(sysfs, event)));
+        return Ok(result(parent_driver(sysfs, event)));
     }
-    let Some(ifindex) = event.device.ifindex else { return Tried::Done(BuiltinResult::default()) };
+    let Some(ifindex) = event.device.ifindex else { return Ok(BuiltinResult::default()) };
     let kind = match links.lookup(ifindex) {
         Lookup::Known(link) => BString::from(&*link.kind),
-        Lookup::Unknown if !call.facts.contains(&Fact::Link) => return Tried::Need(Need::Link(ifindex)),
-        Lookup::Unknown | Lookup::Gone(_) => return Tried::Done(success(vec![])),
+        Lookup::Unknown if !call.facts.contains(&Fact::Link) => return Err(Need::Link(ifindex)),
+        Lookup::Unknown | Lookup::Gone(_) => return Ok(success(vec![])),
     };
     let origin = match kind.is_empty() {
         false => Some(Origin::Kind(kind)),
         true => parent_driver(sysfs, event).map(Origin::Parent),
     };
     if let Some(driver) = origin.as_ref().and_then(|origin| drivers.0.borrow().get(origin).cloned()) {
-        return Tried::Done(result(Some(driver)));
+        return Ok(result(Some(driver)));
     }
     let answer = call.facts.iter().find_map(|fact| match fact {
         Fact::Driver(answer) => Some(answer.clone()),
-        Fact::Hung => Some(Err(Errno(libc::ETIMEDOUT))),
+        // What a helper hung over may hang again.
+        Fact::Helper(reply) if reply.is_none() => Some(Err(Errno(libc::ETIMEDOUT))),
         _ => None,
     });
     match answer {
-        None => Tried::Need(Need::Driver {
+        None => Err(Need::Driver {
             ifname: event.device.sysname.clone(),
             constant_of: origin.as_ref().map(Origin::name),
         }),
-        Some(answer) => Tried::Done(learn(&answer, origin, drivers)),
+        Some(answer) => Ok(learn(&answer, origin, drivers)),
     }
 }
 
 /// Keeps an answer. That there is none may be true of this moment only: it is not kept.
-fn learn(
-    answer: &Result<Option<BString>, Errno>,
-    origin: Option<Origin>,
-    drivers: &Drivers,
-) -> BuiltinResult {
+fn learn(answer: &Result<BString, Errno>, origin: Option<Origin>, drivers: &Drivers) -> BuiltinResult {
     match answer {
-        Ok(Some(driver)) if driver.is_empty() => BuiltinResult::default(),
-        Ok(Some(driver)) => {
+        Ok(driver) if driver.is_empty() => BuiltinResult::default(),
+        Ok(driver) => {
             let mut known = drivers.0.borrow_mut();
             if let Some(origin) = origin.filter(|_| known.len() < DRIVERS_MAX) {
                 known.insert(origin, driver.clone());
             }
             result(Some(driver.clone()))
         }
-        Ok(None) | Err(Errno(libc::EOPNOTSUPP | libc::ENODEV)) => result(None),
+        Err(Errno(libc::EOPNOTSUPP | libc::ENODEV)) => result(None),
         Err(_) => BuiltinResult::default(),
     }
 }

@@ -11,9 +11,10 @@ use super::link_file::{ALT_NAME_MAX, LinkFile, LinkFiles, MacPolicy, NAME_MAX, N
 use super::link_match::Subject;
 use super::naming_scheme::{Flag, NamingScheme};
 use super::value::parse_number;
-use super::{Call, Fact, Need, Tried, success};
+use super::{Call, success};
 use crate::links::request::{Settings, set_link};
 use crate::model::device::is_interface_name;
+use crate::model::need::{Fact, Need};
 use crate::model::{Action, Event, Properties};
 use crate::rules::ask::BuiltinResult;
 use crate::world::sysfs::Sysfs;
@@ -66,7 +67,7 @@ pub fn carried_over(event: &Event, scheme: NamingScheme) -> BuiltinResult {
 }
 
 /// Matches the link and applies the file.
-pub fn run(context: &Context, call: &Call, link: &LinkFacts) -> Tried {
+pub fn run(context: &Context, call: &Call, link: &LinkFacts) -> Result<BuiltinResult, Need> {
     let event = call.event;
     let name = present_name(event, context.scheme);
     let subject = Subject {
@@ -76,7 +77,7 @@ pub fn run(context: &Context, call: &Call, link: &LinkFacts) -> Tried {
         driver: context.driver,
         properties: &event.properties,
     };
-    let Some(file) = context.files.find(&subject) else { return Tried::Done(success(vec![])) };
+    let Some(file) = context.files.find(&subject) else { return Ok(success(vec![])) };
     let setup = Setup { context, event, link, file, name };
     let mut messages = Vec::new();
     if !context.dry {
@@ -89,10 +90,10 @@ pub fn run(context: &Context, call: &Call, link: &LinkFacts) -> Tried {
                 let settings = setup.settings(&mut messages);
                 if let Some(ifindex) = event.device.ifindex {
                     if setup.leaves_out(&settings) && !call.facts.contains(&Fact::Link) {
-                        return Tried::Need(Need::FreshLink(ifindex));
+                        return Err(Need::FreshLink { ifindex, statistics: false });
                     }
                     if !settings.is_empty() {
-                        return Tried::Need(Need::Rtnl(set_link(ifindex, &settings, 0)));
+                        return Err(Need::Rtnl(set_link(ifindex, &settings, 0)));
                     }
                 }
             }
@@ -100,7 +101,7 @@ pub fn run(context: &Context, call: &Call, link: &LinkFacts) -> Tried {
             Some(Err(errno)) => messages.push(format!("{name}: settings of {} refused: {errno}", file.path)),
         }
     }
-    Tried::Done(setup.result(messages))
+    Ok(setup.result(messages))
 }
 
 /// The name that stays if nothing gives another one.

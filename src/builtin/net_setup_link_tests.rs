@@ -397,7 +397,7 @@ fn arguments_are_an_error() {
         Call { builtin: BuiltinName::NetSetupLink, argv: &argv, event: &event, facts: &[], dry: false };
     let tried =
         machine.builtins().0.run(&call, &Sysfs::new(&machine.tree.roots()), &crate::links::Table::new());
-    assert_eq!(tried, Tried::Done(BuiltinResult::default()));
+    assert_eq!(tried, Ok(BuiltinResult::default()));
 }
 
 #[test]
@@ -416,16 +416,13 @@ fn settings_are_asked_for_once_and_a_refusal_is_a_warning() {
         super::run(&context, &call, &link)
     };
     let settings = Settings { mtu: Some(1400), ..Settings::default() };
-    assert_eq!(
-        run(&[Fact::Link], false),
-        Tried::Need(Need::Rtnl(set_link(crate::model::IfIndex(5), &settings, 0)))
-    );
-    let messages = |tried: Tried| match tried {
-        Tried::Done(result) => {
+    assert_eq!(run(&[Fact::Link], false), Err(Need::Rtnl(set_link(crate::model::IfIndex(5), &settings, 0))));
+    let messages = |tried: Result<BuiltinResult, Need>| match tried {
+        Ok(result) => {
             assert!(result.success && property(&result, "ID_NET_NAME").is_some());
             result.messages.len()
         }
-        Tried::Need(need) => panic!("{need:?}"),
+        Err(need) => panic!("{need:?}"),
     };
     assert_eq!(messages(run(&[Fact::Link, Fact::Rtnl(Ok(()))], false)), 0);
     assert_eq!(messages(run(&[Fact::Rtnl(Err(crate::model::Errno(libc::EINVAL)))], false)), 1);
@@ -475,7 +472,7 @@ fn a_setting_that_the_row_has_already_is_compared_with_a_fresh_row() {
             };
             super::run(&context, &call, &of_row)
         };
-        let fresh = Tried::Need(Need::FreshLink(crate::model::IfIndex(5)));
+        let fresh = Err(Need::FreshLink { ifindex: crate::model::IfIndex(5), statistics: false });
         assert_eq!(run(&[]) == fresh, left_out, "{lines}");
         assert_ne!(run(&[Fact::Link]), fresh, "{lines}");
     }

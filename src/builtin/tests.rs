@@ -1,7 +1,7 @@
 use super::machine::{Machine, property};
 use super::*;
 use crate::links::{Origin, wire};
-use crate::model::Action;
+use crate::model::{Action, Errno, IfIndex};
 use crate::sys::inotify::Inotify;
 
 /// Roots of a tree but for the real /sys, so that links come from the table.
@@ -34,7 +34,13 @@ fn net_event(machine: &Machine, action: Action) -> Event {
     machine.event(action, "/devices/virtual/net/mudev-not-there", "net", &[])
 }
 
-fn run(builtins: &Builtins, builtin: BuiltinName, event: &Event, table: &Table, facts: &[Fact]) -> Tried {
+fn run(
+    builtins: &Builtins,
+    builtin: BuiltinName,
+    event: &Event,
+    table: &Table,
+    facts: &[Fact],
+) -> Result<BuiltinResult, Need> {
     let argv = [builtin.as_str().into()];
     let sysfs = Sysfs::new(&builtins.host.roots);
     builtins.run(&Call { builtin, argv: &argv, event, facts, dry: false }, &sysfs, table)
@@ -46,9 +52,9 @@ fn an_unknown_link_is_asked_for_once() {
     let (builtins, event) = (builtins(&machine), net_event(&machine, Action::Add));
     for builtin in [BuiltinName::NetId, BuiltinName::NetDriver, BuiltinName::NetSetupLink] {
         let first = run(&builtins, builtin, &event, &Table::new(), &[]);
-        assert_eq!(first, Tried::Need(Need::Link(IfIndex(5))), "{builtin:?}");
+        assert_eq!(first, Err(Need::Link(IfIndex(5))), "{builtin:?}");
         let gone = run(&builtins, builtin, &event, &Table::new(), &[Fact::Link]);
-        let Tried::Done(result) = gone else { panic!("{builtin:?} asks twice") };
+        let Ok(result) = gone else { panic!("{builtin:?} asks twice") };
         assert_eq!(result.success, builtin != BuiltinName::NetId, "{builtin:?}");
         assert!(result.properties.is_empty());
     }
@@ -59,7 +65,7 @@ fn a_stacked_link_of_the_table_is_left_alone_without_a_look_at_sysfs() {
     let machine = Machine::new();
     let (builtins, event) = (builtins(&machine), net_event(&machine, Action::Add));
     let tried = run(&builtins, BuiltinName::NetId, &event, &table("veth"), &[]);
-    assert_eq!(tried, Tried::Done(success(vec![])));
+    assert_eq!(tried, Ok(success(vec![])));
 }
 
 /// Names of the files in a folder that `work` opens.
@@ -94,14 +100,14 @@ fn a_veth_under_the_default_file_costs_two_attributes() {
         opened(&machine.tree.path(&format!("sys{net}")), || {
             let argv = [builtin.as_str().into()];
             let call = Call { builtin, argv: &argv, event: &event, facts, dry: false };
-            builtins.run(&call, &sysfs, &table);
+            let _ = builtins.run(&call, &sysfs, &table);
         })
     };
     for builtin in [BuiltinName::NetId, BuiltinName::NetDriver, BuiltinName::PathId] {
         assert_eq!(opened_by(builtin, &[]), [""; 0], "{builtin:?}");
     }
     // The first try asks for the address, the second one names.
-    let driver = Fact::Driver(Ok(Some("veth".into())));
+    let driver = Fact::Driver(Ok("veth".into()));
     assert_eq!(opened_by(BuiltinName::NetSetupLink, std::slice::from_ref(&driver)), ["addr_assign_type"]);
     assert_eq!(opened_by(BuiltinName::NetSetupLink, &[driver, Fact::Rtnl(Ok(()))]), [""; 0]);
 }
@@ -111,28 +117,24 @@ fn one_question_answers_for_all_links_of_a_kind() {
     let machine = Machine::new();
     let (builtins, event) = (builtins(&machine), net_event(&machine, Action::Add));
     let driver = |table: &Table, facts: &[Fact]| run(&builtins, BuiltinName::NetDriver, &event, table, facts);
-    let need =
-        Tried::Need(Need::Driver { ifname: "mudev-not-there".into(), constant_of: Some("kind veth".into()) });
+    let need = Err(Need::Driver { ifname: "mudev-not-there".into(), constant_of: Some("kind veth".into()) });
     assert_eq!(driver(&table("veth"), &[]), need);
     // Failures and silence teach nothing.
     for (answer, success) in [
         (Err(Errno(libc::EIO)), false),
-        (Ok(Some("".into())), false),
-        (Ok(None), true),
+        (Ok("".into()), false),
         (Err(Errno(libc::EOPNOTSUPP)), true),
         (Err(Errno(libc::ENODEV)), true),
     ] {
-        let Tried::Done(result) = driver(&table("veth"), &[Fact::Driver(answer.clone())]) else { panic!() };
+        let Ok(result) = driver(&table("veth"), &[Fact::Driver(answer.clone())]) else { panic!() };
         assert_eq!((result.success, result.properties.len()), (success, 0), "{answer:?}");
         assert_eq!(driver(&table("veth"), &[]), need);
     }
-    let Tried::Done(result) = driver(&table("veth"), &[Fact::Driver(Ok(Some("veth".into())))]) else {
-        panic!()
-    };
+    let Ok(result) = driver(&table("veth"), &[Fact::Driver(Ok("veth".into()))]) else { panic!() };
     assert_eq!(property(&result, "ID_NET_DRIVER").unwrap(), "veth");
-    assert_eq!(driver(&table("veth"), &[]), Tried::Done(result));
+    assert_eq!(driver(&table("veth"), &[]), Ok(result));
     let other = Need::Driver { ifname: "mudev-not-there".into(), constant_of: Some("kind bridge".into()) };
-    assert_eq!(driver(&table("bridge"), &[]), Tried::Need(other));
+    assert_eq!(driver(&table("bridge"), &[]), Err(other));
 }
 
 #[test]
@@ -147,20 +149,20 @@ fn old_kernels_are_asked_for_the_permanent_address_when_a_file_matches_it() {
         event.properties.set("ID_NET_DRIVER", "e1000");
         run(&builtins(&machine), BuiltinName::NetSetupLink, &event, &table(""), facts)
     };
-    let found = |tried: Tried| match tried {
-        Tried::Done(result) => property(&result, "ID_NET_LINK_FILE").is_some(),
+    let found = |tried: Result<BuiltinResult, Need>| match tried {
+        Ok(result) => property(&result, "ID_NET_LINK_FILE").is_some(),
         need => panic!("{need:?}"),
     };
     let old = "5.4.0-200-generic\n";
-    let need = Tried::Need(Need::PermanentAddress { ifname: "mudev-not-there".into() });
+    let need = Err(Need::Helper(Operation::PermanentAddress { ifname: "mudev-not-there".into() }));
     assert_eq!(setup(old, file, &[]), need);
-    let address = |bytes: &[u8]| Fact::PermanentAddress(Ok(bytes.into()));
+    let address = |bytes: &[u8]| Fact::Helper(OperationReply::Address(Ok(bytes.into())));
     assert!(found(setup(old, file, &[address(&[0, 0x16, 0x3e, 0, 0, 7])])));
     for other in [
         address(&[0, 0x16, 0x3e, 0, 0, 8]),
         address(b""),
-        Fact::PermanentAddress(Err(Errno(libc::ENODEV))),
-        Fact::Hung,
+        Fact::Helper(OperationReply::Address(Err(Errno(libc::ENODEV)))),
+        Fact::Helper(OperationReply::TimedOut),
     ] {
         assert!(!found(setup(old, file, std::slice::from_ref(&other))), "{other:?}");
     }
@@ -183,24 +185,22 @@ fn rules_that_do_not_ask_for_the_driver_get_it_with_the_settings() {
     };
     assert_eq!(
         setup(&event, &[]),
-        Tried::Need(Need::Driver { ifname: "mudev-not-there".into(), constant_of: Some("kind veth".into()) })
+        Err(Need::Driver { ifname: "mudev-not-there".into(), constant_of: Some("kind veth".into()) })
     );
     for (answer, driver, file) in [
-        (Ok(None), None, false),
+        (Err(Errno(libc::EOPNOTSUPP)), None, false),
         (Err(Errno(libc::EIO)), None, false),
-        (Ok(Some("veth".into())), Some("veth"), true),
+        (Ok("veth".into()), Some("veth"), true),
     ] {
-        let Tried::Done(result) = setup(&event, &[Fact::Driver(answer)]) else { panic!("asks twice") };
+        let Ok(result) = setup(&event, &[Fact::Driver(answer)]) else { panic!("asks twice") };
         assert!(result.success);
         assert_eq!(property(&result, "ID_NET_DRIVER"), driver.map(Into::into));
         assert_eq!(property(&result, "ID_NET_LINK_FILE").is_some(), file);
     }
     // Known by now for the whole kind; and what a rule found before counts more.
-    assert!(
-        matches!(setup(&event, &[]), Tried::Done(result) if property(&result, "ID_NET_DRIVER").is_some())
-    );
+    assert!(matches!(setup(&event, &[]), Ok(result) if property(&result, "ID_NET_DRIVER").is_some()));
     event.properties.set("ID_NET_DRIVER", "other");
-    let Tried::Done(result) = setup(&event, &[]) else { panic!("asks for what is known") };
+    let Ok(result) = setup(&event, &[]) else { panic!("asks for what is known") };
     assert_eq!(property(&result, "ID_NET_DRIVER"), None);
     assert_eq!(property(&result, "ID_NET_LINK_FILE"), None);
 }
@@ -222,7 +222,7 @@ fn on_a_change_the_link_is_not_asked_about() {
     let (builtins, event) = (builtins(&machine), net_event(&machine, Action::Change));
     let tried = run(&builtins, BuiltinName::NetSetupLink, &event, &Table::new(), &[]);
     let name = ("ID_NET_NAME".into(), Some("mudev-not-there".into()));
-    assert_eq!(tried, Tried::Done(success(vec![name])));
+    assert_eq!(tried, Ok(success(vec![name])));
 }
 
 #[test]
@@ -233,10 +233,7 @@ fn what_is_not_written_fails_and_is_told_once() {
         BuiltinName::ALL.into_iter().filter(|builtin| !Builtins::is_written(*builtin)).collect();
     assert_eq!(unwritten.len(), 11);
     for builtin in &unwritten {
-        assert_eq!(
-            run(&builtins, *builtin, &event, &Table::new(), &[]),
-            Tried::Done(BuiltinResult::default())
-        );
+        assert_eq!(run(&builtins, *builtin, &event, &Table::new(), &[]), Ok(BuiltinResult::default()));
     }
     let used = [BuiltinName::Kmod, BuiltinName::NetId, BuiltinName::Blkid, BuiltinName::Kmod];
     assert_eq!(

@@ -5,15 +5,17 @@ use super::children::{Finished, Purpose};
 use super::links::RtnlFor;
 use super::recorder::Recorder;
 use super::shell::Shell;
-use super::task::{Fact, Need, Pending, Task, World};
+use super::task::{Pending, Task, World};
 use crate::engine::{AtOnce, JobId, Output, Reply, Tried};
-use crate::helper::operations;
 use crate::links::{self, Table};
+use crate::model::need::{Fact, Need};
+use crate::model::operation::OperationReply;
 use crate::model::{Errno, Event, Now};
 use crate::rules::Ask;
 use bstr::BString;
 use log::LevelFilter;
 use std::collections::HashMap;
+use std::os::fd::OwnedFd;
 
 /// Replies within the engine's step to what needs no waiting.
 pub(super) struct Here<'a> {
@@ -91,8 +93,11 @@ impl Shell {
         self.facts.push_back((job, Fact::LinksRead));
     }
 
-    /// A helper has done what this job's task wanted.
-    pub fn helper_replied(&mut self, job: JobId, reply: operations::Reply) {
+    /// A helper has done what this job's task wanted, and has perhaps opened something for it.
+    pub fn helper_replied(&mut self, job: JobId, reply: OperationReply, file: Option<OwnedFd>) {
+        if let Some(file) = file {
+            self.world.locks.pass(job, file);
+        }
         self.facts.push_back((job, Fact::Helper(reply)));
     }
 
@@ -125,10 +130,11 @@ impl Shell {
     pub(super) fn learn(&mut self, job: JobId, fact: Fact) {
         self.world.turn.begin(self.now);
         if self.engine.event(job).is_none()
-            && let Fact::Helper(reply) = fact
+            && let Fact::Helper(_) = fact
         {
             self.world.pending.remove(&job);
-            return self.helpers.give_back(reply, &BString::default(), self.now);
+            let disk = self.world.locks.take_file(job);
+            return self.helpers.give_back(disk, &BString::default(), self.now);
         }
         if let Some(mut pending) = self.world.pending.remove(&job) {
             pending.learn(fact);

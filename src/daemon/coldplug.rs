@@ -9,7 +9,8 @@
 
 use super::resync::Resync;
 use super::shell::{Caller, Shell};
-use crate::helper::operations::{MAX_MESSAGE, Operation, Reply};
+use crate::helper::messages::MAX_MESSAGE;
+use crate::model::operation::{Operation, OperationReply};
 use crate::model::{Now, SeqNum};
 use crate::world::enumerate::{Enumerator, Filter, Kind};
 use bstr::BString;
@@ -184,15 +185,15 @@ impl Coldplug {
     }
 
     /// The batch has its reply. That of a dead helper waits again: nobody knows how far it came.
-    fn on_reply(&mut self, reply: &Reply, now: Now) {
+    fn on_reply(&mut self, reply: &OperationReply, now: Now) {
         self.patient_until = now + PATIENCE;
         let Some((action, paths)) = self.in_flight.take() else { return };
         match reply {
-            Reply::Triggered { done, failed } => {
+            OperationReply::Triggered { done, failed } => {
                 self.failures = 0;
                 log::debug!("Triggered {done} devices, {failed} did not take it");
             }
-            Reply::Died if self.failures + 1 < ATTEMPTS => {
+            OperationReply::Died if self.failures + 1 < ATTEMPTS => {
                 self.failures += 1;
                 log::warn!("The helper that triggered {} devices died, they are tried again", paths.len());
                 paths.into_iter().rev().for_each(|path| self.waiting.push_front((action, path)));
@@ -286,7 +287,7 @@ impl Shell {
         self.request_helper(Caller::Coldplug, operation, self.now + LIMIT);
     }
 
-    pub(super) fn coldplug_replied(&mut self, reply: &Reply) {
+    pub(super) fn coldplug_replied(&mut self, reply: &OperationReply) {
         self.coldplug.on_reply(reply, self.now);
         // What the batch caused is read before anyone calls it through.
         self.intake.set_ready();
@@ -296,6 +297,7 @@ impl Shell {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::helper::messages::encode;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -317,7 +319,7 @@ mod tests {
         coldplug.add(paths([10_000; 10]));
         assert_eq!(batch(&mut coldplug), 3);
         let (_, syspaths) = coldplug.take_batch().unwrap();
-        let encoded = Operation::Trigger { text: "change".into(), syspaths }.encode();
+        let encoded = encode(&Operation::Trigger { text: "change".into(), syspaths });
         assert!(encoded.len() < MAX_MESSAGE);
         coldplug.waiting = paths([MAX_MESSAGE]).into();
         assert_eq!(batch(&mut coldplug), 1, "one that is too long alone must not hold up the rest");
@@ -340,7 +342,7 @@ mod tests {
         for attempt in 1..=ATTEMPTS {
             coldplug.in_flight.clone_from(&first);
             assert!(!coldplug.is_over() && coldplug.timeout().is_none());
-            coldplug.on_reply(&Reply::Died, SECOND);
+            coldplug.on_reply(&OperationReply::Died, SECOND);
             assert_eq!(coldplug.timeout(), Some(SECOND + PATIENCE));
             let next = coldplug.take_batch();
             match attempt < ATTEMPTS {
@@ -348,7 +350,7 @@ mod tests {
                 false => assert_eq!(next, Some((Action::Change, vec!["c".into()])), "the others go on"),
             }
         }
-        coldplug.on_reply(&Reply::Triggered { done: 1, failed: 0 }, SECOND);
+        coldplug.on_reply(&OperationReply::Triggered { done: 1, failed: 0 }, SECOND);
         assert!(coldplug.is_over() && coldplug.failures == 0);
     }
 

@@ -6,13 +6,14 @@
 //! way is of an event that nobody will end: that device is triggered, else whoever waits for it waits for ever.
 
 use super::coldplug::Action;
-use super::portions::{Owner, Parts, Progress};
+use super::portions::{Owner, Parts};
 use super::shell::Shell;
 use super::task::World;
 use super::unfinished::Left;
 use crate::engine::Engine;
 use crate::links::Table;
 use crate::model::event::OrderedSet;
+use crate::model::need::PartsDone;
 use crate::model::record::Record;
 use crate::model::{DeviceId, Now};
 use crate::world::database::Database;
@@ -53,7 +54,7 @@ struct Agreement {
     tag: Vec<BString>,
     release: Vec<BString>,
     claim: Vec<BString>,
-    progress: Progress,
+    progress: PartsDone,
     /// How to trigger it then.
     wanted: Option<(Action, BString)>,
 }
@@ -172,7 +173,7 @@ impl World {
             tag,
             release,
             claim,
-            progress: Progress::default(),
+            progress: PartsDone::default(),
             wanted: device.filter(|_| is_under_way).map(|device| {
                 // One that was never initialized is new.
                 let is_new = record.usec_initialized.is_none();

@@ -15,8 +15,9 @@ use super::trace::RuleText;
 use crate::builtin::host::os_release_places;
 use crate::builtin::link_file;
 use crate::engine::Input;
-use crate::helper::operations::{Operation, Reply, state_of_rules};
+use crate::helper::operations::state_of_rules;
 use crate::helper::reading::Reading;
+use crate::model::operation::{Operation, OperationReply};
 use crate::model::{Errno, Now, ResolveNames};
 use crate::rules::compile::SourceFile;
 use crate::rules::program::RuleSet;
@@ -276,11 +277,11 @@ impl Shell {
     }
 
     /// A helper has looked at the files.
-    pub(super) fn rules_were_looked_at(&mut self, reply: &Reply) {
+    pub(super) fn rules_were_looked_at(&mut self, reply: &OperationReply) {
         self.rules.is_looked_at = false;
         self.rules.looked_at = self.now;
         match reply {
-            Reply::State(Ok(state)) => self.rules_are_in(state),
+            OperationReply::State(Ok(state)) => self.rules_are_in(state),
             other => {
                 let errno = other.errno().unwrap_or(Errno(libc::EIO));
                 log::warn!("Cannot look for changed rules, they stay for now: {errno}");
@@ -349,11 +350,11 @@ impl Shell {
     }
 
     /// A helper has read the files.
-    pub(super) fn rules_were_read(&mut self, reply: &Reply) {
+    pub(super) fn rules_were_read(&mut self, reply: &OperationReply) {
         let Some(UnderWay { is_asked, again, .. }) = self.rules.under_way.take() else { return };
         self.rules.looked_at = self.now;
         let compiling = match reply {
-            Reply::Files(Ok(text)) => match Reading::decode(text) {
+            OperationReply::Files(Ok(text)) => match Reading::decode(text) {
                 Some(reading) => self.take_reading(reading, is_asked),
                 None => {
                     self.rules.cannot_be_read("a helper has garbled them");
@@ -362,8 +363,8 @@ impl Shell {
             },
             other => {
                 let why = match other {
-                    Reply::TimedOut => format!("no answer in {} s", PATIENCE.as_secs()),
-                    Reply::Refused => "a helper still waits for them".to_owned(),
+                    OperationReply::TimedOut => format!("no answer in {} s", PATIENCE.as_secs()),
+                    OperationReply::Refused => "a helper still waits for them".to_owned(),
                     other => other.errno().unwrap_or(Errno(libc::EIO)).to_string(),
                 };
                 self.rules.cannot_be_read(&why);

@@ -15,12 +15,13 @@
 
 use super::coldplug::Action;
 use super::interrupted::Interrupted;
-use super::portions::{Owner, Parts, Progress, Rest};
+use super::portions::{Owner, Parts};
 use super::shell::Shell;
 use super::task::World;
 use super::unfinished::Left;
 use crate::engine::{Engine, Input};
 use crate::links::{Lookup, Table};
+use crate::model::need::{PartsDone, Rest};
 use crate::model::{DevNum, DeviceId, Errno, Now, SeqNum};
 use crate::sys::clock::monotonic;
 use crate::world::enumerate::{self, Filter, Kind, Scan};
@@ -94,7 +95,7 @@ pub(super) struct Removal {
     pub id: DeviceId,
     pub left: Left,
     rest: Rest,
-    progress: Progress,
+    progress: PartsDone,
 }
 
 /// What has become of a [`Removal`].
@@ -363,7 +364,7 @@ impl World {
     /// of it is what an earlier daemon has left behind. [`World::go_on_removing`] does it.
     pub(super) fn begin_removing(&mut self, id: &DeviceId, left: Left) -> Removal {
         self.watches.drop_watch(id);
-        let mut progress = Progress::default();
+        let mut progress = PartsDone::default();
         let mut rest = Rest::default();
         match self.database.read_record(id) {
             Ok(record) => {

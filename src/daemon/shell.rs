@@ -23,11 +23,12 @@ use super::reload::Rules;
 use super::resync::Resync;
 use super::source::{Source, Sources};
 use super::status::StatusServer;
-use super::task::{Fact, Task, World};
+use super::task::{Task, World};
 use crate::engine::{Engine, Input, JobId, Output};
-use crate::helper::operations::{Operation, Reply};
-use crate::helper::pool::Pool;
+use crate::helper::pool::{Delivery, Order, Pool};
 use crate::model::effect::Effect;
+use crate::model::need::Fact;
+use crate::model::operation::Operation;
 use crate::model::{IfIndex, Now};
 use crate::sys::clock::monotonic;
 use crate::sys::process;
@@ -314,9 +315,9 @@ impl Shell {
         for finished in self.children.take_finished() {
             self.program_ended(finished);
         }
-        while let Some((caller, reply)) = self.helpers.poll_reply() {
+        while let Some(Delivery { caller, reply, file }) = self.helpers.poll_reply() {
             match caller {
-                Caller::Job(job) => self.helper_replied(job, reply),
+                Caller::Job(job) => self.helper_replied(job, reply, file),
                 Caller::Coldplug => self.coldplug_replied(&reply),
                 Caller::Rules => self.rules_were_looked_at(&reply),
                 Caller::Reload => self.rules_were_read(&reply),
@@ -489,13 +490,15 @@ impl Shell {
     /// Has a helper perform an operation for a job, within the job's time.
     pub fn ask_helper(&mut self, job: JobId, operation: Operation) {
         let started = self.engine.job_started(job).unwrap_or(self.now);
-        self.request_helper(Caller::Job(job), operation, started + self.settings.event_timeout);
+        let file = self.world.locks.take_passed(job, &operation);
+        let order = Order { operation, file };
+        self.request_helper(Caller::Job(job), order, started + self.settings.event_timeout);
     }
 
     /// Has a helper perform an operation for anyone.
-    pub fn request_helper(&mut self, caller: Caller, operation: Operation, deadline: Now) {
+    pub fn request_helper(&mut self, caller: Caller, order: impl Into<Order>, deadline: Now) {
         self.stats.helper_requests += 1;
-        self.helpers.request(caller, operation, deadline, self.now, &self.sources);
+        self.helpers.request(caller, order, deadline, self.now, &self.sources);
     }
 
     /// Has a job told (`link_is_known` of [`super::answer`]) when the table knows this link, or knows
@@ -587,25 +590,4 @@ impl Shell {
 pub fn children_max(settings: &Settings) -> usize {
     let computed = || config::default_children_max(process::cpus(), process::memory());
     settings.children_max.unwrap_or_else(computed)
-}
-
-impl Reply {
-    /// The errno of a reply that brings no result; None for a good one.
-    pub fn errno(&self) -> Option<crate::model::Errno> {
-        use crate::model::Errno;
-        match self {
-            Reply::Done(Err(errno))
-            | Reply::Attr { value: Err(errno), .. }
-            | Reply::File(Err(errno))
-            | Reply::Mode(Err(errno))
-            | Reply::State(Err(errno))
-            | Reply::Files(Err(errno))
-            | Reply::Address(Err(errno))
-            | Reply::Partitions(Err(errno)) => Some(*errno),
-            Reply::TimedOut => Some(Errno(libc::ETIMEDOUT)),
-            Reply::Died => Some(Errno(libc::EIO)),
-            Reply::Refused => Some(Errno(libc::EBUSY)),
-            _ => None,
-        }
-    }
 }

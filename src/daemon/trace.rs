@@ -10,10 +10,11 @@
 use crate::engine::{Engine, EngineConfig, Input, JobId, Never};
 use crate::model::effect::Done;
 use crate::model::event::{OrderedSet, Tags};
+use crate::model::need::Exit;
 use crate::model::record::Record;
 use crate::model::{Errno, Now, Properties, ResolveNames, Uevent};
 use crate::rules::Answer;
-use crate::rules::ask::{Attr, BuiltinResult, Exit, ParentDevice, ParentState};
+use crate::rules::ask::{Attr, BuiltinResult, ParentDevice, ParentState};
 use crate::rules::compile::{self, Accounts, CompileOptions, SourceFile};
 use crate::rules::program::RuleSet;
 use bstr::{BStr, BString, ByteSlice};

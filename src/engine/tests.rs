@@ -4,10 +4,11 @@
 use super::*;
 use crate::model::effect::Sticky;
 use crate::model::event::OrderedSet;
+use crate::model::need::Exit;
 use crate::model::properties::Property;
 use crate::model::record::Record;
 use crate::model::{Action, DeviceId, Errno, announcement};
-use crate::rules::ask::{Attr, BuiltinResult, Exit};
+use crate::rules::ask::{Attr, BuiltinResult};
 use crate::rules::compile::{CompileOptions, SourceFile, compile};
 use std::collections::BTreeMap;
 

@@ -162,7 +162,7 @@ impl Hanging {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::helper::operations::Operation;
+    use crate::model::operation::Operation;
     use crate::sys::child::{self, ExecStrings, Program, Spawn};
     use std::fs::File;
     use std::os::fd::AsFd;

@@ -17,6 +17,7 @@
 pub mod contention;
 pub mod dying;
 pub mod hanging;
+pub mod messages;
 pub mod operations;
 pub mod pool;
 pub mod reading;
@@ -24,6 +25,7 @@ pub mod rtnl;
 pub mod subject;
 pub mod writer;
 
+use crate::model::operation::OperationReply;
 use crate::sys;
 use crate::world::logger::complain_at_once;
 use std::ffi::OsString;
@@ -74,24 +76,28 @@ fn fail(text: &str) -> ExitCode {
 
 /// Receives one operation, performs it, sends the reply, until the other end closes.
 fn serve_operations(socket: BorrowedFd) -> std::io::Result<()> {
-    let mut buffer = vec![0; operations::MAX_MESSAGE];
+    let mut buffer = vec![0; messages::MAX_MESSAGE];
     loop {
         let (received, passed) = sys::unix::receive_passed(socket, &mut buffer)?;
         if received.len == 0 {
             return Ok(());
         }
-        let operation = operations::Operation::decode(&buffer[..received.len], passed);
-        if operation.as_ref().is_some_and(|operation| operation.passes().is_some()) {
+        let operation = messages::decode(&buffer[..received.len]).filter(|_| !received.truncated);
+        if passed.is_some() {
             // Not before the daemon has closed its own: what we close is to be the last.
             sys::unix::receive(socket, &mut [0; GO.len()])?;
         }
-        let reply = match operation {
-            Some(operation) if !received.truncated => operation.perform(),
-            _ => operations::Reply::Died,
+        let (reply, opened) = match operation {
+            // A disk that did not come cannot be closed.
+            Some(operation) if operation.passes_file() == passed.is_some() => {
+                operations::perform(&operation, passed)
+            }
+            _ => (OperationReply::Died, None),
         };
-        let (bytes, passed) = reply.pack();
-        sys::unix::send_passing(socket, &bytes, passed.as_ref().map(AsFd::as_fd))?;
-        if reply.lends() && sys::unix::receive(socket, &mut [0; GO.len()])?.len == 0 {
+        let (bytes, text) = messages::pack(&reply);
+        let passed = text.as_ref().or(opened.as_ref());
+        sys::unix::send_passing(socket, &bytes, passed.map(AsFd::as_fd))?;
+        if opened.is_some() && sys::unix::receive(socket, &mut [0; GO.len()])?.len == 0 {
             return Ok(());
         }
     }

@@ -14,12 +14,13 @@
 
 use super::dying::Dying;
 use super::hanging::{Hanging, SlowHelper};
-use super::operations::{MAX_MESSAGE, Operation, Reply};
+use super::messages::{self, MAX_MESSAGE};
 use super::subject::Subject;
 use crate::model::Now;
+use crate::model::operation::{Operation, OperationReply};
 use crate::sys::child::{self, Child, ExecStrings, Program, Spawn};
 use crate::sys::unix;
-use crate::world::nodes::DiskLock;
+use crate::world::nodes::HeldLock;
 use bstr::BString;
 use std::collections::{HashMap, VecDeque};
 use std::ffi::CString;
@@ -50,7 +51,7 @@ const PATIENCE: Duration = Duration::from_millis(3);
 /// How long no other helper is started when one could not be.
 const START_PAUSE: Duration = Duration::from_secs(1);
 
-/// Requests that wait for a helper. Beyond it a request is answered [`Reply::Died`] at once: each job
+/// Requests that wait for a helper. Beyond it a request is answered [`OperationReply::Died`] at once: each job
 /// asks for one thing at a time, so this is more than jobs can be.
 const MAX_WAITING: usize = 4096;
 
@@ -106,13 +107,13 @@ impl Launcher {
 }
 
 /// Sends an operation, and closes what is passed with it. One that could not be sent comes back.
-fn hand_over(socket: BorrowedFd, operation: Operation) -> Result<(), (Operation, io::Error)> {
-    let passed = operation.passes();
-    let passes = passed.is_some();
-    if let Err(error) = unix::send_passing(socket, &operation.encode(), passed) {
-        return Err((operation, error));
+fn hand_over(socket: BorrowedFd, order: Order) -> Result<(), (Order, io::Error)> {
+    let passed = order.file.as_ref().map(AsFd::as_fd);
+    if let Err(error) = unix::send_passing(socket, &messages::encode(&order.operation), passed) {
+        return Err((order, error));
     }
-    drop(operation);
+    let passes = passed.is_some();
+    drop(order);
     if passes && let Err(error) = unix::send(socket, super::GO) {
         // Its end is read from its socket.
         log::debug!("A helper is not told to go on: {error}");
@@ -120,10 +121,37 @@ fn hand_over(socket: BorrowedFd, operation: Operation) -> Result<(), (Operation,
     Ok(())
 }
 
+/// An operation, and the open file that goes along with it.
+#[derive(Debug)]
+pub struct Order {
+    pub operation: Operation,
+    pub file: Option<OwnedFd>,
+}
+
+impl From<Operation> for Order {
+    fn from(operation: Operation) -> Order {
+        Order { operation, file: None }
+    }
+}
+
+/// What came of it, and the open file that the reply brings.
+#[derive(Debug)]
+pub struct Delivery<C> {
+    pub caller: C,
+    pub reply: OperationReply,
+    pub file: Option<OwnedFd>,
+}
+
+impl<C> Delivery<C> {
+    fn without_file(caller: C, reply: OperationReply) -> Delivery<C> {
+        Delivery { caller, reply, file: None }
+    }
+}
+
 struct Request<C> {
     /// Who waits for the reply, until when; None for what must be done though nobody waits for it any more.
     caller: Option<(C, Now)>,
-    operation: Operation,
+    order: Order,
     subject: Subject,
     since: Now,
 }
@@ -165,7 +193,7 @@ pub struct Pool<C> {
     next_id: u64,
     waiting: VecDeque<Request<C>>,
     start_not_before: Now,
-    replies: VecDeque<(C, Reply)>,
+    replies: VecDeque<Delivery<C>>,
     /// Told to end, without work.
     dying: Dying,
     hanging: Hanging,
@@ -196,22 +224,23 @@ impl<C> Pool<C> {
         helper.into_iter().for_each(|child| self.dying.push(child));
     }
 
-    /// Has a helper perform an operation; the reply comes by [`Pool::poll_reply`]: [`Reply::TimedOut`] if there
-    /// is none before `deadline`, [`Reply::Refused`] if a helper hangs at the same device.
+    /// Has a helper perform an operation; the reply comes by [`Pool::poll_reply`]: [`OperationReply::TimedOut`] if there
+    /// is none before `deadline`, [`OperationReply::Refused`] if a helper hangs at the same device.
     pub fn request(
         &mut self,
         caller: C,
-        operation: Operation,
+        order: impl Into<Order>,
         deadline: Now,
         now: Now,
         register: &dyn Register,
     ) {
-        let subject = Subject::of(&operation);
-        let request = Request { caller: Some((caller, deadline)), operation, subject, since: now };
+        let order = order.into();
+        let subject = Subject::of(&order.operation);
+        let request = Request { caller: Some((caller, deadline)), order, subject, since: now };
         if deadline <= now {
-            self.give_up(request, Reply::TimedOut);
+            self.give_up(request, OperationReply::TimedOut);
         } else if self.waiting.len() >= MAX_WAITING {
-            self.give_up(request, Reply::Died);
+            self.give_up(request, OperationReply::Died);
         } else {
             self.waiting.push_back(request);
             self.assign(now, register);
@@ -220,15 +249,15 @@ impl<C> Pool<C> {
 
     /// Replies to a request that nobody will work on. Dropping an open disk here would close it, which may wait:
     /// so what has one waits on, for a helper alone.
-    fn give_up(&mut self, mut request: Request<C>, reply: Reply) {
-        self.replies.extend(request.caller.take().map(|(caller, _)| (caller, reply)));
-        if request.operation.passes().is_some() {
+    fn give_up(&mut self, mut request: Request<C>, reply: OperationReply) {
+        self.replies.extend(request.caller.take().map(|(caller, _)| Delivery::without_file(caller, reply)));
+        if request.order.file.is_some() {
             self.waiting.push_back(request);
         }
     }
 
     /// Gives up those waiting requests that `over` says, which have a caller.
-    fn give_up_where(&mut self, over: impl Fn(&Self, &Request<C>) -> Option<Reply>) {
+    fn give_up_where(&mut self, over: impl Fn(&Self, &Request<C>) -> Option<OperationReply>) {
         let count = self.waiting.len();
         for _ in 0..count {
             let Some(request) = self.waiting.pop_front() else { return };
@@ -240,7 +269,7 @@ impl<C> Pool<C> {
     }
 
     /// The next reply that has come in.
-    pub fn poll_reply(&mut self) -> Option<(C, Reply)> {
+    pub fn poll_reply(&mut self) -> Option<Delivery<C>> {
         self.replies.pop_front()
     }
 
@@ -311,18 +340,18 @@ impl<C> Pool<C> {
             };
             let Some(request) = self.waiting.remove(next) else { return };
             let Some(helper) = self.helpers.get_mut(&id) else { return };
-            let Request { caller, operation, subject, since } = request;
-            match hand_over(helper.socket.as_fd(), operation) {
+            let Request { caller, order, subject, since } = request;
+            match hand_over(helper.socket.as_fd(), order) {
                 Ok(()) => helper.work = Some(Work { caller, subject, since: now }),
-                Err((operation, error)) => {
+                Err((order, error)) => {
                     log::warn!("A helper does not take its work, it is replaced: {error}");
                     self.end(id, now);
-                    let request = Request { caller, operation, subject, since };
+                    let request = Request { caller, order, subject, since };
                     match idle {
                         // It has died since its last work; that is not the fault of the next.
                         Some(_) => self.waiting.insert(next, request),
                         // What cannot be sent to a fresh helper either is not tried for ever.
-                        None if request.caller.is_some() => self.give_up(request, Reply::Died),
+                        None if request.caller.is_some() => self.give_up(request, OperationReply::Died),
                         None => return self.waiting.push_back(request),
                     }
                 }
@@ -342,7 +371,7 @@ impl<C> Pool<C> {
         let is_refused = |pool: &Self, request: &Request<C>| {
             let subject = &request.subject;
             let refused = pool.hanging.hangs_at(subject.device.as_ref());
-            (refused || pool.hanging.is_full(subject.is_for_disk)).then_some(Reply::Refused)
+            (refused || pool.hanging.is_full(subject.is_for_disk)).then_some(OperationReply::Refused)
         };
         if self.waiting.iter().any(|request| is_refused(self, request).is_some()) {
             self.give_up_where(is_refused);
@@ -370,7 +399,7 @@ impl<C> Pool<C> {
         log::error!("Cannot start a helper: {error}");
         self.start_not_before = now + START_PAUSE;
         if self.helpers.is_empty() {
-            self.give_up_where(|_, _| Some(Reply::Died));
+            self.give_up_where(|_, _| Some(OperationReply::Died));
         }
     }
 
@@ -412,21 +441,23 @@ impl<C> Pool<C> {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.resize(MAX_MESSAGE, 0);
         if let Ok((received, passed)) = unix::receive_passed(socket, &mut buffer)
-            && let Some(reply) = buffer.get(..received.len).and_then(|bytes| Reply::decode(bytes, passed))
+            && let Some((_, file)) =
+                buffer.get(..received.len).and_then(|bytes| messages::unpack(bytes, passed))
         {
-            self.give_back(reply, &subject.object, now);
+            self.give_back(file, &subject.object, now);
         }
         self.buffer = buffer;
     }
 
-    /// Has a helper close the disk that a reply brings, if it brings one: nobody wants it any more.
-    pub fn give_back(&mut self, reply: Reply, disk: &BString, now: Now) {
-        let Reply::Lock(Ok(DiskLock::Held(lock))) = reply else { return };
+    /// Has a helper close the disk that a reply has brought, if it has brought one: nobody wants it any more.
+    pub fn give_back(&mut self, file: Option<OwnedFd>, disk: &BString, now: Now) {
+        let Some(file) = file else { return };
+        let lock = HeldLock::passed(file);
         // Others need not wait for the helper.
         lock.unlock();
-        let operation = Operation::CloseDisk { disk: disk.clone(), lock };
-        let subject = Subject::of(&operation);
-        self.waiting.push_back(Request { caller: None, operation, subject, since: now });
+        let order = Order { operation: Operation::CloseDisk { disk: disk.clone() }, file: Some(lock.into()) };
+        let subject = Subject::of(&order.operation);
+        self.waiting.push_back(Request { caller: None, order, subject, since: now });
     }
 
     /// The socket of a helper is readable: takes its reply, gives it the next request.
@@ -444,21 +475,23 @@ impl<C> Pool<C> {
             match (helper.work.take(), received) {
                 (Some(work), Some((bytes, passed))) => {
                     // Where we had no descriptor left for what was passed, the helper closes it at its end.
-                    let reply = Reply::decode(bytes, passed);
-                    let lends = reply.as_ref().is_some_and(Reply::lends);
-                    if reply.is_none() || (lends && unix::send(helper.socket.as_fd(), super::GO).is_err()) {
+                    let unpacked = messages::unpack(bytes, passed);
+                    let lends = matches!(unpacked, Some((_, Some(_))));
+                    if unpacked.is_none() || (lends && unix::send(helper.socket.as_fd(), super::GO).is_err())
+                    {
                         self.end(id, now);
                     }
-                    let reply = reply.unwrap_or(Reply::Died);
+                    let (reply, file) = unpacked.unwrap_or((OperationReply::Died, None));
                     match work.caller {
-                        Some((caller, _)) => self.replies.push_back((caller, reply)),
-                        None => self.give_back(reply, &work.subject.object, now),
+                        Some((caller, _)) => self.replies.push_back(Delivery { caller, reply, file }),
+                        None => self.give_back(file, &work.subject.object, now),
                     }
                 }
                 (work, _) => {
                     if let Some(work) = work {
                         log::warn!("A helper died in its work ({})", work.subject);
-                        self.replies.extend(work.caller.map(|(caller, _)| (caller, Reply::Died)));
+                        let died = |(caller, _)| Delivery::without_file(caller, OperationReply::Died);
+                        self.replies.extend(work.caller.map(died));
                     }
                     self.end(id, now);
                 }
@@ -484,11 +517,12 @@ impl<C> Pool<C> {
         for id in ids {
             let work = self.helpers.get_mut(&id).and_then(|h| h.work.as_mut());
             let caller = work.and_then(|work| work.caller.take());
-            self.replies.extend(caller.map(|(caller, _)| (caller, Reply::TimedOut)));
+            let late = |(caller, _)| Delivery::without_file(caller, OperationReply::TimedOut);
+            self.replies.extend(caller.map(late));
             self.end(id, now);
         }
         if self.waiting.iter().any(|request| request.is_late(now)) {
-            self.give_up_where(|_, request| request.is_late(now).then_some(Reply::TimedOut));
+            self.give_up_where(|_, request| request.is_late(now).then_some(OperationReply::TimedOut));
         }
         self.dying.reap(now);
         self.look_at_hanging(now);

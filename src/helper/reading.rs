@@ -6,7 +6,7 @@
 //! The text is a list of entries: a byte for the kind, then two texts, each its length as u32 in native order and
 //! its bytes.
 
-use super::operations::message;
+use super::messages::message;
 use crate::builtin::link_file::{self, Part};
 use crate::model::Errno;
 use crate::rules::compile::SourceFile;

@@ -1,6 +1,6 @@
 //! What an operation works on: who must not be asked twice while it does not answer.
 
-use super::operations::Operation;
+use crate::model::operation::Operation;
 use bstr::{BString, ByteSlice};
 
 /// See the module.
@@ -39,7 +39,7 @@ impl Subject {
                 many => ("trigger", format!("{} devices", many.len()).into(), BString::default()),
             },
             Operation::LockDisk { path } => ("open", path.clone(), path.clone()),
-            Operation::CloseDisk { disk, .. } => ("close", disk.clone(), disk.clone()),
+            Operation::CloseDisk { disk } => ("close", disk.clone(), disk.clone()),
             Operation::SetReadOnly { path, .. } => ("make read-only", path.clone(), path.clone()),
         };
         Subject { verb, object, device, is_for_disk: operation.is_for_disk() }
@@ -59,13 +59,13 @@ impl std::fmt::Display for Subject {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::world::sysfs::Place;
+    use crate::model::operation::AttrPlace;
 
     #[test]
     fn all_that_waits_for_one_device_has_one_name() {
         let read = Subject::of(&Operation::ReadAttr {
             sys: "/sys".into(),
-            place: Place { devpath: "/devices/x".into(), name: "vpd".into() },
+            place: AttrPlace { devpath: "/devices/x".into(), name: "vpd".into() },
         });
         let write =
             Subject::of(&Operation::WriteAttr { path: "/sys/devices/x/state".into(), value: "1".into() });

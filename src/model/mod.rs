@@ -16,6 +16,8 @@ pub mod errno_names;
 pub mod event;
 pub mod hash;
 pub mod nearest;
+pub mod need;
+pub mod operation;
 pub mod properties;
 pub mod record;
 pub mod uevent;

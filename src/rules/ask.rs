@@ -2,6 +2,7 @@
 //! names no file descriptor and waits for nothing.
 
 use crate::model::event::Tags;
+use crate::model::need::Exit;
 use crate::model::{Errno, Properties};
 use bstr::BString;
 use std::sync::Arc;
@@ -196,17 +197,6 @@ pub enum Attr {
     Missing,
     /// The `[subsystem/sysname]` device itself does not exist.
     NoDevice,
-}
-
-/// How a program ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Exit {
-    /// Exit status 0.
-    pub success: bool,
-    /// Captured standard output, at most 16383 bytes.
-    pub output: BString,
-    /// There was more.
-    pub truncated: bool,
 }
 
 /// What a builtin found.

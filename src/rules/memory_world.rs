@@ -4,9 +4,10 @@
 //! Devices form a tree by their devpaths; files, programs, builtins and accounts are tables. What is
 //! in no table does not exist: a program that is not listed cannot be started.
 
-use super::ask::{Answer, Ask, Attr, BuiltinResult, Constant, Exit, ParentDevice, ParentState, Subject};
+use super::ask::{Answer, Ask, Attr, BuiltinResult, Constant, ParentDevice, ParentState, Subject};
 use super::program::split_named;
 use crate::model::device::last_component;
+use crate::model::need::Exit;
 use crate::model::{Action, Errno, Event, Properties, SeqNum, Tags, Uevent};
 use bstr::{BString, ByteSlice};
 use std::collections::BTreeMap;

@@ -8,19 +8,20 @@
 
 use super::absent::{Absent, Family};
 use super::disks::DiskLocks;
-use super::portions::{Progress, Turn};
+use super::portions::Turn;
 use super::slow::SlowAttributes;
 use super::unfinished::Unfinished;
 use super::watch::{FollowUps, Watches};
 use crate::builtin::{self, Builtins};
 use crate::engine::{JobId, Reply};
-use crate::helper::operations::{Operation, Reply as HelperReply};
 use crate::links::{self, Exists, LinkAttr, Mark, Refresh, Table};
 use crate::model::command::split_command;
 use crate::model::effect::Effect;
 use crate::model::event::BuildFnv;
+use crate::model::need::{Fact, Need};
+use crate::model::operation::{AttrPlace, Operation, OperationReply};
 use crate::model::{Action, Errno, Event, IfIndex};
-use crate::rules::ask::{Attr, BuiltinName, BuiltinResult, Exit, ParentDevice, ParentState, Subject};
+use crate::rules::ask::{Attr, BuiltinName, BuiltinResult, ParentDevice, ParentState, Subject};
 use crate::rules::outcome::RunItem;
 use crate::rules::{Answer, Ask};
 use crate::world::Roots;
@@ -29,7 +30,7 @@ use crate::world::claims_dir::ClaimsDir;
 use crate::world::constants::Constants;
 use crate::world::database::{self, Database, Records};
 use crate::world::files::{self, Files, Found};
-use crate::world::sysfs::{Place, Sysfs};
+use crate::world::sysfs::Sysfs;
 use bstr::{BStr, BString, ByteSlice};
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -44,55 +45,6 @@ pub enum Task {
     Ask(Ask),
     Effect(Effect),
     Run(RunItem),
-}
-
-/// What a task cannot have without waiting.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Need {
-    /// The link table has to catch up first: what it says may be older than the event.
-    LinksRead,
-    /// The row of a link that the table does not know (yet).
-    Link(IfIndex),
-    /// A row no older than now.
-    FreshLink {
-        ifindex: IfIndex,
-        statistics: bool,
-    },
-    /// A child.
-    Program {
-        command: BString,
-        capture: bool,
-    },
-    Helper(Operation),
-    /// The driver of an interface, from the request helper; what else is asked under the same name meanwhile
-    /// waits for that answer.
-    Driver {
-        ifname: BString,
-        constant_of: Option<BString>,
-    },
-    /// An rtnetlink request; its sequence number is filled in by who sends it.
-    Rtnl(Vec<u8>),
-    /// One that takes back what an earlier one did: it has a time of its own.
-    Undo(Vec<u8>),
-    /// Another turn: of its parts so many are done.
-    Turn(Progress),
-}
-
-/// How a need was met.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fact {
-    /// The link table has caught up: the task is tried again as if for the first time.
-    LinksRead,
-    /// The table was told of the link, or will not be.
-    Link,
-    Exit(Exit),
-    Helper(HelperReply),
-    Rtnl(Result<(), Errno>),
-    Driver(Result<BString, Errno>),
-    /// Somebody else has asked the same; what was learned by that is known now.
-    Asked,
-    /// The next turn has come. It is the only fact of its task.
-    Turn(Progress),
 }
 
 /// What is remembered of a job while it asks.
@@ -339,21 +291,8 @@ impl Answers {
         facts: &[Fact],
     ) -> Result<BuiltinResult, Need> {
         let argv: Vec<BString> = split_command(command);
-        let others: Vec<builtin::Fact> = facts.iter().filter_map(builtin_fact).collect();
-        let call = builtin::Call { builtin, argv: &argv, event, facts: &others, dry: false };
-        match self.with_hardware(facts, |sysfs| self.builtins.run(&call, sysfs, links))? {
-            builtin::Tried::Done(result) => Ok(result),
-            builtin::Tried::Need(need) => Err(match need {
-                builtin::Need::Link(ifindex) => Need::Link(ifindex),
-                builtin::Need::FreshLink(ifindex) => Need::FreshLink { ifindex, statistics: false },
-                builtin::Need::Driver { ifname, constant_of } => Need::Driver { ifname, constant_of },
-                builtin::Need::PermanentAddress { ifname } => {
-                    Need::Helper(Operation::PermanentAddress { ifname })
-                }
-                builtin::Need::Rtnl(message) => Need::Rtnl(message),
-                builtin::Need::Write { path, value } => Need::Helper(Operation::WriteAttr { path, value }),
-            }),
-        }
+        let call = builtin::Call { builtin, argv: &argv, event, facts, dry: false };
+        self.with_hardware(facts, |sysfs| self.builtins.run(&call, sysfs, links))?
     }
 
     /// Whether the event is of an interface or of what lies below one.
@@ -481,7 +420,7 @@ impl Answers {
     ) -> Result<Attr, Need> {
         if let Some(Fact::Helper(reply)) = facts.last() {
             return Ok(match reply {
-                HelperReply::Attr { value, waited, .. } => {
+                OperationReply::Attr { value, waited, .. } => {
                     if let Some((_, subsystem)) = self.place(links, job, event, subject) {
                         self.slow.learn(subsystem.as_bstr(), name.as_bstr(), *waited);
                     }
@@ -557,10 +496,10 @@ impl Answers {
             }
             _ => {}
         }
-        Err(self.attr_by_helper(Place { devpath: devpath.clone(), name: name.to_owned() }))
+        Err(self.attr_by_helper(AttrPlace { devpath: devpath.clone(), name: name.to_owned() }))
     }
 
-    fn attr_by_helper(&self, place: Place) -> Need {
+    fn attr_by_helper(&self, place: AttrPlace) -> Need {
         let sys = self.sysfs.root().as_os_str().as_bytes().into();
         Need::Helper(Operation::ReadAttr { sys, place })
     }
@@ -568,14 +507,11 @@ impl Answers {
     /// What `read` reads in sysfs, with the attributes that helpers have read for it so far.
     fn with_hardware<T>(&self, facts: &[Fact], read: impl FnOnce(&Sysfs) -> T) -> Result<T, Need> {
         let known = |fact: &Fact| match fact {
-            Fact::Helper(HelperReply::Attr { place, value, .. }) => Some((place.clone(), value.clone())),
+            Fact::Helper(OperationReply::Attr { place, value, .. }) => Some((place.clone(), value.clone())),
             _ => None,
         };
         // The helper of an attribute hung, died or was refused: the next one is not tried.
-        let gave_up = facts.iter().any(|fact| {
-            use HelperReply::{Died, Refused, TimedOut};
-            matches!(fact, Fact::Helper(TimedOut | Died | Refused))
-        });
+        let gave_up = facts.iter().any(|fact| matches!(fact, Fact::Helper(reply) if reply.is_none()));
         let known = facts.iter().filter_map(known).collect();
         self.sysfs.knowing(known, gave_up, read).map_err(|place| self.attr_by_helper(place))
     }
@@ -615,7 +551,7 @@ impl Answers {
         }
         match (facts.last(), self.files.mode(&device.devpath, path)) {
             (_, Found::Here(mode)) => Ok(mode),
-            (Some(Fact::Helper(HelperReply::Mode(mode))), Found::At(place)) => {
+            (Some(Fact::Helper(OperationReply::Mode(mode))), Found::At(place)) => {
                 Ok(files::tested(&place, *mode))
             }
             (Some(Fact::Helper(reply)), Found::At(_)) => Ok(Err(reply.errno().unwrap_or(Errno(libc::EIO)))),
@@ -636,7 +572,7 @@ fn known_file(
     find: impl FnOnce() -> Found<Result<Option<BString>, Errno>>,
 ) -> Result<Result<Option<BString>, Errno>, Need> {
     match facts.last() {
-        Some(Fact::Helper(HelperReply::File(content))) => Ok(content.clone()),
+        Some(Fact::Helper(OperationReply::File(content))) => Ok(content.clone()),
         Some(Fact::Helper(reply)) => Ok(Err(reply.errno().unwrap_or(Errno(libc::EIO)))),
         _ => match find() {
             Found::Here(content) => Ok(content),
@@ -664,18 +600,4 @@ fn written(
         log::error!("{what} is not written: {errno}");
     }
     Ok(Answer::Written)
-}
-
-fn builtin_fact(fact: &Fact) -> Option<builtin::Fact> {
-    Some(match fact {
-        Fact::Link => builtin::Fact::Link,
-        Fact::Rtnl(result) => builtin::Fact::Rtnl(*result),
-        Fact::Driver(Err(Errno(libc::EOPNOTSUPP))) => builtin::Fact::Driver(Ok(None)),
-        Fact::Driver(result) => builtin::Fact::Driver(result.clone().map(Some)),
-        Fact::Helper(HelperReply::Address(result)) => builtin::Fact::PermanentAddress(result.clone()),
-        Fact::Helper(HelperReply::Done(result)) => builtin::Fact::Written(*result),
-        Fact::Helper(HelperReply::Attr { .. }) => return None,
-        Fact::Helper(_) => builtin::Fact::Hung,
-        Fact::Exit(_) | Fact::Asked | Fact::LinksRead | Fact::Turn(_) => return None,
-    })
 }

@@ -26,16 +26,17 @@
 //! someone to write. One that waited nevertheless is a helper's from then on; one whose table a helper of ours reads at
 //! this moment is not even tried (the helper has its lock).
 
-use super::task::{Fact, Need};
 use crate::engine::JobId;
-use crate::helper::operations::{Operation, Reply};
 use crate::model::Errno;
 use crate::model::device::last_component;
 use crate::model::event::BuildFnv;
+use crate::model::need::{Fact, Need};
+use crate::model::operation::{LockState, Operation, OperationReply};
 use crate::world::nodes::{self, DiskLock, HeldLock};
 use crate::world::{Roots, Sysfs};
 use bstr::{BString, ByteSlice};
 use std::collections::{HashMap, HashSet};
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 /// Opening and closing a disk takes less; and in less nobody writes much to it.
@@ -57,6 +58,8 @@ struct Held {
 #[derive(Default)]
 pub struct DiskLocks {
     held: HashMap<JobId, Held, BuildFnv>,
+    /// Opened by a helper for a job that is not yet told, or to be closed by one that is not yet asked.
+    passed: HashMap<JobId, OwnedFd, BuildFnv>,
     /// Nodes of disks that took long.
     slow: HashSet<BString>,
 }
@@ -75,7 +78,7 @@ impl DiskLocks {
         let path = roots.locate(&disk);
         let since = Instant::now();
         let locked = match facts.first() {
-            Some(Fact::Helper(reply)) => by_helper(reply),
+            Some(Fact::Helper(reply)) => self.by_helper(job, reply),
             _ if self.is_quick(&disk) => self.measure(&disk, || nodes::lock_disk(&path)),
             _ => {
                 let path = path.into_os_string().into_encoded_bytes().into();
@@ -101,7 +104,37 @@ impl DiskLocks {
         }
         // Others need not wait for the helper.
         lock.unlock();
-        Err(Need::Helper(Operation::CloseDisk { disk, lock }))
+        self.passed.insert(job, lock.into());
+        Err(Need::Helper(Operation::CloseDisk { disk }))
+    }
+
+    /// A helper has opened this for a job, which is told next.
+    pub(super) fn pass(&mut self, job: JobId, file: OwnedFd) {
+        self.passed.insert(job, file);
+    }
+
+    /// The open disk that goes along with this operation of a job, if one does.
+    pub(super) fn take_passed(&mut self, job: JobId, operation: &Operation) -> Option<OwnedFd> {
+        operation.passes_file().then(|| self.passed.remove(&job)).flatten()
+    }
+
+    /// The open disk that came for a job which is over.
+    pub(super) fn take_file(&mut self, job: JobId) -> Option<OwnedFd> {
+        self.passed.remove(&job)
+    }
+
+    fn by_helper(&mut self, job: JobId, reply: &OperationReply) -> Result<DiskLock, Errno> {
+        match reply {
+            OperationReply::Lock(Ok(LockState::Held)) => match self.passed.remove(&job) {
+                Some(file) => Ok(DiskLock::Held(HeldLock::passed(file))),
+                None => Ok(DiskLock::Busy),
+            },
+            OperationReply::Lock(Ok(LockState::NotNeeded)) => Ok(DiskLock::NotNeeded),
+            OperationReply::Lock(Ok(LockState::Busy)) => Ok(DiskLock::Busy),
+            // No process could be had: later, perhaps.
+            OperationReply::Died => Ok(DiskLock::Busy),
+            other => Err(other.errno().unwrap_or(Errno(libc::EIO))),
+        }
     }
 
     fn is_quick(&self, disk: &BString) -> bool {
@@ -121,18 +154,10 @@ impl DiskLocks {
     }
 }
 
-fn by_helper(reply: &Reply) -> Result<DiskLock, Errno> {
-    match reply {
-        Reply::Lock(result) => result.clone(),
-        // No process could be had: later, perhaps.
-        Reply::Died => Ok(DiskLock::Busy),
-        other => Err(other.errno().unwrap_or(Errno(libc::EIO))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::helper::operations::perform;
     use crate::sys::fs::{Lock, try_lock};
     use crate::world::tree::Tree;
     use std::fs::File;
@@ -174,11 +199,15 @@ mod tests {
         let mut s = Setting::new();
         let Err(Need::Helper(open)) = s.lock("sda", &[]) else { panic!("no helper is asked") };
         assert!(s.is_free("sda"), "nothing was opened here");
-        assert_eq!(s.lock("sda", &[Fact::Helper(open.perform())]), Ok(Ok(true)));
+        let (reply, file) = perform(&open, None);
+        s.locks.pass(JOB, file.expect("an open disk"));
+        assert_eq!(s.lock("sda", &[Fact::Helper(reply)]), Ok(Ok(true)));
         assert!(!s.is_free("sda"));
         let Err(Need::Helper(close)) = s.locks.unlock(JOB) else { panic!("no helper is asked") };
         assert!(s.is_free("sda"), "although it is still open");
-        assert_eq!(close.perform(), Reply::Done(Ok(())));
+        let file = s.locks.take_passed(JOB, &close);
+        assert!(file.is_some());
+        assert_eq!(perform(&close, file).0, OperationReply::Done(Ok(())));
         assert_eq!(s.locks.unlock(JOB), Ok(()), "that was all");
     }
 
@@ -205,12 +234,12 @@ mod tests {
     fn what_a_helper_says_decides() {
         let mut s = Setting::new();
         for (reply, expected) in [
-            (Reply::Lock(Ok(DiskLock::Busy)), Ok(false)),
-            (Reply::Lock(Ok(DiskLock::NotNeeded)), Ok(true)),
-            (Reply::Lock(Err(Errno(libc::ELOOP))), Err(Errno(libc::ELOOP))),
-            (Reply::Died, Ok(false)),
-            (Reply::TimedOut, Err(Errno(libc::ETIMEDOUT))),
-            (Reply::Refused, Err(Errno(libc::EBUSY))),
+            (OperationReply::Lock(Ok(LockState::Busy)), Ok(false)),
+            (OperationReply::Lock(Ok(LockState::NotNeeded)), Ok(true)),
+            (OperationReply::Lock(Err(Errno(libc::ELOOP))), Err(Errno(libc::ELOOP))),
+            (OperationReply::Died, Ok(false)),
+            (OperationReply::TimedOut, Err(Errno(libc::ETIMEDOUT))),
+            (OperationReply::Refused, Err(Errno(libc::EBUSY))),
         ] {
             assert_eq!(s.lock("sda", &[Fact::Helper(reply.clone())]), Ok(expected), "{reply:?}");
         }

@@ -4,11 +4,12 @@
 //! told; nothing in here waits.
 
 use super::portions::{Owner, Parts};
-use super::task::{Fact, Need, World};
+use super::task::World;
 use crate::engine::JobId;
-use crate::helper::operations::Operation;
 use crate::links::{Lookup, Table, request};
 use crate::model::effect::{Done, Effect};
+use crate::model::need::{Fact, Need};
+use crate::model::operation::Operation;
 use crate::model::{Errno, Event, IfIndex, announcement};
 use crate::sys::netlink;
 use crate::world::nodes;

@@ -6,10 +6,11 @@
 //! for a job goes on as long as the job waits for it, so no related event begins meanwhile. What is done for nobody's
 //! job is looked at anew before each portion: by then an event of the device may have come.
 
-use super::task::{Fact, Need, World};
+use super::task::World;
 use crate::model::effect::{Effect, Sticky};
 use crate::model::event::Title;
-use crate::model::{DeviceId, Errno, Event, LinkSet, Now};
+use crate::model::need::{Fact, Need, PartsDone, Rest};
+use crate::model::{DeviceId, Event, LinkSet, Now};
 use crate::sys::clock::monotonic;
 use crate::world::claims_dir::LinkError;
 use bstr::BString;
@@ -68,24 +69,6 @@ impl Turn {
     }
 }
 
-/// How far work of many parts has come.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Progress {
-    /// Parts that were tried.
-    done: usize,
-    /// The first error.
-    failed: Option<Errno>,
-    /// What the work is where that had to be found out first.
-    rest: Option<Arc<Rest>>,
-}
-
-/// What a device has, or seems to have, that nothing calls for any more.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Rest {
-    pub links: Vec<BString>,
-    pub tags: Vec<BString>,
-}
-
 /// Parts of one kind.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Parts<'a> {
@@ -122,34 +105,9 @@ impl<'a> Owner<'a> {
     }
 }
 
-impl Progress {
-    /// That of an effect which has been tried before.
-    pub(super) fn of(facts: &[Fact]) -> Progress {
-        match facts {
-            [Fact::Turn(progress)] => progress.clone(),
-            _ => Progress::default(),
-        }
-    }
-
-    /// It cannot even be found out what is to be done.
-    pub(super) fn fail(&mut self, error: &io::Error) {
-        self.failed.get_or_insert(Errno::of(error));
-    }
-
-    /// Whether a portion was done.
-    pub(super) fn has_begun(&self) -> bool {
-        self.done > 0
-    }
-
-    /// How all of it went.
-    pub(super) fn result(&self) -> io::Result<()> {
-        self.failed.map_or(Ok(()), |errno| Err(io::Error::from_raw_os_error(errno.0)))
-    }
-}
-
 impl World {
     /// Does these parts, in this order, until all are done or the turn is over; true if all are done.
-    pub(super) fn do_parts(&mut self, owner: Owner, all: &[Parts], progress: &mut Progress) -> bool {
+    pub(super) fn do_parts(&mut self, owner: Owner, all: &[Parts], progress: &mut PartsDone) -> bool {
         let total: usize = all.iter().map(|parts| parts.names().len()).sum();
         let mut before = 0;
         for parts in all {
@@ -206,7 +164,7 @@ impl World {
         all: &[Parts],
         facts: &[Fact],
     ) -> Result<io::Result<()>, Need> {
-        let mut progress = Progress::of(facts);
+        let mut progress = PartsDone::of(facts);
         match self.do_parts(owner, all, &mut progress) {
             true => Ok(progress.result()),
             false => Err(Need::Turn(progress)),
@@ -215,7 +173,7 @@ impl World {
 
     /// Whether a second try of this effect has only the rest to remove.
     pub(super) fn is_at_rest(facts: &[Fact]) -> bool {
-        matches!(facts, [Fact::Turn(Progress { rest: Some(_), .. })])
+        matches!(facts, [Fact::Turn(PartsDone { rest: Some(_), .. })])
     }
 
     /// The record of an event was written, or is about to be removed. What an event that ended half-way has left
@@ -245,9 +203,9 @@ impl World {
         found: Option<Rest>,
         facts: &[Fact],
     ) -> Result<(), Need> {
-        let mut progress = Progress::of(facts);
+        let mut progress = PartsDone::of(facts);
         if let Some(found) = found {
-            progress = Progress { rest: Some(Arc::new(found)), ..Progress::default() };
+            progress = PartsDone { rest: Some(Arc::new(found)), ..PartsDone::default() };
         }
         let Some(rest) = progress.rest.clone() else { return Ok(()) };
         let devnode = event.device.devnode.as_ref().map_or(&b""[..], |node| node);

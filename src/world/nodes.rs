@@ -21,11 +21,10 @@ use bstr::{BStr, BString};
 use std::ffi::{CStr, OsStr};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Which static node has which tag (interop.md 1.8).
 const STATIC_NODE_TAGS: &[u8] = b"static_node-tags";
@@ -241,13 +240,13 @@ fn escape_node_name(name: &[u8]) -> BString {
 }
 
 /// A disk that is open and locked: until this is dropped, wherever it was passed to.
-#[derive(Clone, Debug)]
-pub struct HeldLock(Arc<OwnedFd>);
+#[derive(Debug)]
+pub struct HeldLock(OwnedFd);
 
 impl HeldLock {
     /// An open file that came from another process.
     pub fn passed(file: OwnedFd) -> HeldLock {
-        HeldLock(Arc::new(file))
+        HeldLock(file)
     }
 
     /// Gives the lock up; the disk stays open.
@@ -258,22 +257,14 @@ impl HeldLock {
     }
 }
 
-impl AsFd for HeldLock {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+impl From<HeldLock> for OwnedFd {
+    fn from(lock: HeldLock) -> OwnedFd {
+        lock.0
     }
 }
 
-impl PartialEq for HeldLock {
-    fn eq(&self, other: &HeldLock) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
-    }
-}
-
-impl Eq for HeldLock {}
-
-/// How taking the lock of a disk went.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// How taking the lock of a disk went, with the lock.
+#[derive(Debug)]
 pub enum DiskLock {
     /// It is ours until this is dropped.
     Held(HeldLock),
@@ -294,7 +285,7 @@ pub fn lock_disk(path: &Path) -> Result<DiskLock, Errno> {
         Err(error) => return Err(error),
     };
     match try_lock(&file, Lock::Shared) {
-        Ok(true) => Ok(DiskLock::Held(HeldLock(Arc::new(file.into())))),
+        Ok(true) => Ok(DiskLock::Held(HeldLock(file.into()))),
         Ok(false) => Ok(DiskLock::Busy),
         Err(error) => Err(Errno::of(&error)),
     }

@@ -8,6 +8,7 @@
 
 use super::{Roots, hardware};
 use crate::model::device::last_component;
+use crate::model::operation::AttrPlace;
 use crate::model::uevent::{absolute_devname, valid_property};
 use crate::model::{DevNum, Device, DeviceId, Errno, Properties};
 use crate::rules::ask::{Attr, ParentDevice};
@@ -41,17 +42,10 @@ pub struct Sysfs {
 struct Hardware {
     /// Something is read for which hardware may be asked.
     is_asked: bool,
-    known: Vec<(Place, Result<BString, Errno>)>,
+    known: Vec<(AttrPlace, Result<BString, Errno>)>,
     /// Where something is neither known nor wanted: nobody could read the last one.
     gave_up: bool,
-    wanted: Option<Place>,
-}
-
-/// An attribute: where it is and what it is called.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
-    pub devpath: BString,
-    pub name: BString,
+    wanted: Option<AttrPlace>,
 }
 
 impl Sysfs {
@@ -76,10 +70,10 @@ impl Sysfs {
     /// one, those are missing.
     pub fn knowing<T>(
         &self,
-        known: Vec<(Place, Result<BString, Errno>)>,
+        known: Vec<(AttrPlace, Result<BString, Errno>)>,
         gave_up: bool,
         read: impl FnOnce(&Sysfs) -> T,
-    ) -> Result<T, Place> {
+    ) -> Result<T, AttrPlace> {
         if let Some(hardware) = &self.hardware {
             hardware.replace(Hardware { is_asked: true, known, gave_up, wanted: None });
         }
@@ -114,7 +108,7 @@ impl Sysfs {
             return None;
         }
         let mut hardware = hardware.borrow_mut();
-        let place = Place { devpath: devpath.into(), name: name.into() };
+        let place = AttrPlace { devpath: devpath.into(), name: name.into() };
         if let Some((_, value)) = hardware.known.iter().find(|(known, _)| *known == place) {
             return Some(value.clone());
         }
@@ -830,7 +824,7 @@ mod tests {
         let waits = Sysfs::new(&tree.roots());
         let sysfs = Sysfs::new(&tree.roots()).without_hardware();
         let nic = b"/devices/pci0000:00/0000:00:03.0";
-        let place = |name: &str| Place { devpath: nic.into(), name: name.into() };
+        let place = |name: &str| AttrPlace { devpath: nic.into(), name: name.into() };
         for (name, hardware) in [
             ("config", true),
             ("hwmon/hwmon0/temp1_input", true),
@@ -854,7 +848,7 @@ mod tests {
         }
         let battery = b"/devices/b/power_supply/BAT0";
         let wanted = sysfs.knowing(vec![], false, |sysfs| sysfs.properties(battery));
-        assert_eq!(wanted, Err(Place { devpath: battery.into(), name: "uevent".into() }));
+        assert_eq!(wanted, Err(AttrPlace { devpath: battery.into(), name: "uevent".into() }));
         assert_eq!(waits.properties(battery).get("POWER_SUPPLY_STATUS").unwrap(), "Full");
         assert_eq!(sysfs.device(battery).unwrap().id(), waits.device(battery).unwrap().id());
     }

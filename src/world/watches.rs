@@ -8,8 +8,8 @@ use super::places::Places;
 use super::shell::{Caller, Shell};
 use super::source::{Source, Sources};
 use crate::engine::Input;
-use crate::helper::operations::{Operation, Reply};
 use crate::model::device::lies_in;
+use crate::model::operation::{Operation, OperationReply};
 use crate::model::{DeviceId, Errno};
 use crate::sys::inotify::Inotify;
 use crate::world::watch_dir::WatchDir;
@@ -448,8 +448,8 @@ impl Shell {
     }
 
     /// Where the kernel sends no events itself, the disk and its partitions are triggered.
-    pub(super) fn partitions_re_read(&mut self, devpath: &BStr, reply: &Reply) {
-        if *reply == Reply::Partitions(Ok(true)) {
+    pub(super) fn partitions_re_read(&mut self, devpath: &BStr, reply: &OperationReply) {
+        if *reply == OperationReply::Partitions(Ok(true)) {
             return;
         }
         if let Some(errno) = reply.errno() {
@@ -478,8 +478,8 @@ impl Shell {
     }
 
     /// A trigger has ended; one whose helper died is tried once more.
-    pub(super) fn triggered(&mut self, follow_up: u64, again: Option<Operation>, reply: &Reply) {
-        if let (Reply::Died, Some(operation)) = (reply, again) {
+    pub(super) fn triggered(&mut self, follow_up: u64, again: Option<Operation>, reply: &OperationReply) {
+        if let (OperationReply::Died, Some(operation)) = (reply, again) {
             let caller = Caller::Trigger { follow_up, again: None };
             return self.request_helper(caller, operation, self.now + RE_READ_LIMIT);
         }

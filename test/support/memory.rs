@@ -3,9 +3,10 @@
 use super::{Case, Expect, FakeDevice, Step};
 use bstr::{BString, ByteSlice};
 use mudev::model::command::split_command;
+use mudev::model::need::Exit;
 use mudev::model::{Action, Properties, ResolveNames};
 use mudev::rules::Ask;
-use mudev::rules::ask::{Answer, Exit};
+use mudev::rules::ask::Answer;
 use mudev::rules::compile::{Accounts, CompileOptions, SourceFile, compile};
 use mudev::rules::eval::{EvalConfig, Evaluation, Step as EvalStep};
 use mudev::rules::memory_world::{MemoryDevice, MemoryWorld, event};

@@ -1,6 +1,7 @@
 use super::*;
+use crate::model::operation::LockState;
 use crate::sys::fs::{Lock, try_lock};
-use crate::world::nodes::lock_disk;
+use crate::world::nodes::{DiskLock, lock_disk};
 use crate::world::tree::Tree;
 
 struct NoLoop;
@@ -28,10 +29,14 @@ fn work(caller: Option<((), Now)>) -> Option<Work<()>> {
     Some(Work { caller, subject, since: Now::ZERO })
 }
 
+fn held() -> Vec<u8> {
+    messages::pack(&OperationReply::Lock(Ok(LockState::Held))).0
+}
+
 fn send_lock(tree: &Tree, socket: &OwnedFd) {
-    let reply = Reply::Lock(lock_disk(&tree.path("disk")));
-    let (bytes, passed) = reply.pack();
-    unix::send_passing(socket.as_fd(), &bytes, passed.as_ref().map(AsFd::as_fd)).unwrap();
+    let Ok(DiskLock::Held(lock)) = lock_disk(&tree.path("disk")) else { panic!("no lock") };
+    let lock = OwnedFd::from(lock);
+    unix::send_passing(socket.as_fd(), &held(), Some(lock.as_fd())).unwrap();
 }
 
 #[test]
@@ -41,7 +46,7 @@ fn a_disk_that_comes_after_its_helper_was_killed_is_closed_by_another() {
     let (mut pool, theirs) = pool_with_a_helper(work(Some(((), limit))));
     pool.start_not_before = Now::MAX;
     pool.on_time(limit, &NoLoop);
-    assert_eq!(pool.poll_reply(), Some(((), Reply::TimedOut)));
+    assert_eq!(pool.poll_reply().unwrap().reply, OperationReply::TimedOut);
     send_lock(&tree, &theirs);
     for turn in 1.. {
         pool.on_time(limit + turn * Duration::from_millis(100), &NoLoop);
@@ -52,7 +57,7 @@ fn a_disk_that_comes_after_its_helper_was_killed_is_closed_by_another() {
         std::thread::sleep(Duration::from_millis(1));
     }
     let close = &pool.waiting[0];
-    assert!(close.caller.is_none() && close.operation.passes().is_some());
+    assert!(close.caller.is_none() && close.order.file.is_some());
     assert_eq!(close.subject.to_string(), "close /dev/x");
     let tool = File::open(tree.path("disk")).unwrap();
     assert!(try_lock(&tool, Lock::Exclusive).unwrap(), "others do not wait for that");
@@ -69,7 +74,8 @@ fn a_disk_that_nobody_waits_for_goes_back_to_a_helper() {
     let (go, none) = unix::receive_passed(theirs.as_fd(), &mut buffer).unwrap();
     assert!(&buffer[..go.len] == crate::helper::GO && none.is_none());
     let (close, disk) = unix::receive_passed(theirs.as_fd(), &mut buffer).unwrap();
-    let close = Operation::decode(&buffer[..close.len], disk).unwrap();
+    let close = messages::decode(&buffer[..close.len]).unwrap();
+    assert!(disk.is_some());
     assert_eq!(Subject::of(&close).to_string(), "close /dev/x");
 }
 
@@ -80,10 +86,20 @@ fn a_disk_that_comes_at_the_deadline_comes_in_time() {
     let (mut pool, theirs) = pool_with_a_helper(work(Some(((), limit))));
     send_lock(&tree, &theirs);
     pool.on_time(limit, &NoLoop);
-    let (_, reply) = pool.poll_reply().unwrap();
-    assert!(matches!(reply, Reply::Lock(Ok(DiskLock::Held(_)))), "{reply:?}");
-    assert_eq!((pool.poll_reply(), pool.waiting.len()), (None, 0));
+    let Delivery { reply, file, .. } = pool.poll_reply().unwrap();
+    assert!(reply == OperationReply::Lock(Ok(LockState::Held)) && file.is_some(), "{reply:?}");
+    assert!(pool.poll_reply().is_none() && pool.waiting.is_empty());
     let mut buffer = [0; 8];
     let received = unix::receive(theirs.as_fd(), &mut buffer).unwrap();
     assert_eq!(&buffer[..received.len], crate::helper::GO, "the helper may close its own");
+}
+
+/// It waits to be told that its own may be closed, and would take the next operation for that.
+#[test]
+fn a_helper_whose_disk_did_not_come_through_is_ended_with_it() {
+    let (mut pool, theirs) = pool_with_a_helper(work(Some(((), Now::from_secs(10)))));
+    unix::send(theirs.as_fd(), &held()).unwrap();
+    pool.on_readable(0, Now::from_secs(1), &NoLoop);
+    assert_eq!(pool.poll_reply().unwrap().reply, OperationReply::Died);
+    assert!(pool.helpers.is_empty());
 }

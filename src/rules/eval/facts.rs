@@ -3,8 +3,9 @@
 
 use crate::model::Errno;
 use crate::model::event::Fnv;
+use crate::model::need::Exit;
 use crate::rules::ask::{
-    Answer, Ask, Attr, BuiltinName, BuiltinResult, Constant, Exit, ParentDevice, ParentState, Subject,
+    Answer, Ask, Attr, BuiltinName, BuiltinResult, Constant, ParentDevice, ParentState, Subject,
 };
 use bstr::{BStr, BString, ByteSlice};
 use std::hash::Hasher;

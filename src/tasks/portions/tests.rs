@@ -5,10 +5,10 @@ use crate::daemon::unfinished::Left;
 use crate::daemon::watch::Watches;
 use crate::engine::{Engine, EngineConfig, Input, JobId, Never};
 use crate::links::Table;
-use crate::model::Uevent;
 use crate::model::effect::Done;
 use crate::model::event::OrderedSet;
 use crate::model::record::Record;
+use crate::model::{Errno, Uevent};
 use crate::rules::compile::{Accounts, CompileOptions, compile};
 use crate::world::tree::Tree;
 

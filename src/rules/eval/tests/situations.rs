@@ -3,8 +3,9 @@
 
 use super::*;
 use crate::model::Errno;
+use crate::model::need::Exit;
 use crate::model::record::Record;
-use crate::rules::ask::{BuiltinResult, Exit, Subject};
+use crate::rules::ask::{BuiltinResult, Subject};
 use crate::rules::outcome::Watch;
 
 /// Which of these conditions hold on an event: each is the only match of its line.
