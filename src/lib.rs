@@ -8,7 +8,8 @@
 //!   daemon/   read until WouldBlock  ->  plain inputs              (no decision here)
 //!   engine/   queue, jobs: which event may run, and what comes next
 //!   rules/    the evaluator: asks for facts, ends in an outcome
-//!   daemon/   answers asks and performs effects through world/, builtin/, helper/
+//!   tasks/    answers asks and performs effects through world/, builtin/; says what it needs for that
+//!   daemon/   meets these needs: children, helpers, the link table
 //! ```
 //!
 //! Layers (arrows point downward only; `make layers` checks it):
@@ -17,6 +18,7 @@
 //! * [`sys`]: thin doors to the kernel, the only `unsafe`;
 //! * [`world`]: reads and writes files under movable roots; [`builtin`]: properties from devices;
 //!   [`helper`]: operations that may block, run in processes of their own;
+//! * [`tasks`]: what jobs want, done or said what it needs;
 //! * [`daemon`]: the loop, the only user of mio; [`adm`]: the tool.
 //!
 //! Invariants: effects are never performed where they are decided; no call on the loop waits for
@@ -33,6 +35,7 @@ pub mod links;
 pub mod model;
 pub mod rules;
 pub mod sys;
+pub mod tasks;
 pub mod world;
 
 use std::ffi::OsString;

@@ -5,13 +5,13 @@ use super::children::{Finished, Purpose};
 use super::links::RtnlFor;
 use super::recorder::Recorder;
 use super::shell::Shell;
-use super::task::{Pending, Task, World};
 use crate::engine::{AtOnce, JobId, Output, Reply, Tried};
 use crate::links::{self, Table};
 use crate::model::need::{Fact, Need};
 use crate::model::operation::OperationReply;
 use crate::model::{Errno, Event, Now};
 use crate::rules::Ask;
+use crate::tasks::{Pending, Stores, Task};
 use bstr::BString;
 use log::LevelFilter;
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use std::os::fd::OwnedFd;
 
 /// Replies within the engine's step to what needs no waiting.
 pub(super) struct Here<'a> {
-    pub world: &'a mut World,
+    pub stores: &'a mut Stores,
     pub links: &'a mut Table,
     pub recorder: Option<&'a mut Recorder>,
     /// A job with a level of its own is served outside, where the level is set.
@@ -38,7 +38,7 @@ impl Here<'_> {
     }
 
     fn waits<R>(&mut self, job: JobId, task: Task, need: Need) -> Tried<R> {
-        self.world.pending.insert(job, Pending { task, facts: Vec::new() });
+        self.stores.pending.insert(job, Pending { task, facts: Vec::new() });
         self.needs.push((job, need));
         Tried::Taken
     }
@@ -49,8 +49,8 @@ impl AtOnce for Here<'_> {
         if self.levels.contains_key(&job) {
             return Tried::Refused(());
         }
-        let answer = self.world.answers.answer(self.links, job, event, ask, &[]);
-        self.world.note_lack(event);
+        let answer = self.stores.answers.answer(self.links, job, event, ask, &[]);
+        self.stores.note_lack(event);
         match answer {
             Ok(answer) => self.replied(job, Reply::Answer(answer)),
             Err(need) => self.waits(job, Task::Ask(ask.clone()), need),
@@ -66,14 +66,14 @@ impl AtOnce for Here<'_> {
             Output::Run { job, item } => (job, Task::Run(item)),
             other => return Tried::Refused(other),
         };
-        match self.world.attempt(self.links, job, event, &task, &[]) {
+        match self.stores.attempt(self.links, job, event, &task, &[]) {
             Ok(reply) => self.replied(job, reply),
             Err(need) => self.waits(job, task, need),
         }
     }
 
     fn has_time(&mut self) -> bool {
-        self.world.turn.has_time()
+        self.stores.turn.has_time()
     }
 }
 
@@ -96,7 +96,7 @@ impl Shell {
     /// A helper has done what this job's task wanted, and has perhaps opened something for it.
     pub fn helper_replied(&mut self, job: JobId, reply: OperationReply, file: Option<OwnedFd>) {
         if let Some(file) = file {
-            self.world.locks.pass(job, file);
+            self.stores.locks.pass(job, file);
         }
         self.facts.push_back((job, Fact::Helper(reply)));
     }
@@ -120,7 +120,7 @@ impl Shell {
     pub fn program_ended(&mut self, finished: Finished) {
         let Finished { job, exit, lacked, .. } = finished;
         if lacked && let Some(event) = self.engine.event(job) {
-            self.world.unfinished.on_lack(event);
+            self.stores.unfinished.on_lack(event);
         }
         self.facts.push_back((job, Fact::Exit(exit)));
     }
@@ -128,15 +128,15 @@ impl Shell {
     /// Tries the task of a job again with one fact more. Where there is no such job any more, a disk that was opened for
     /// it is closed by a helper.
     pub(super) fn learn(&mut self, job: JobId, fact: Fact) {
-        self.world.turn.begin(self.now);
+        self.stores.turn.begin(self.now);
         if self.engine.event(job).is_none()
             && let Fact::Helper(_) = fact
         {
-            self.world.pending.remove(&job);
-            let disk = self.world.locks.take_file(job);
+            self.stores.pending.remove(&job);
+            let disk = self.stores.locks.take_file(job);
             return self.helpers.give_back(disk, &BString::default(), self.now);
         }
-        if let Some(mut pending) = self.world.pending.remove(&job) {
+        if let Some(mut pending) = self.stores.pending.remove(&job) {
             pending.learn(fact);
             self.attempt(job, pending);
         }
@@ -145,10 +145,10 @@ impl Shell {
     fn attempt(&mut self, job: JobId, pending: Pending) {
         let Some(event) = self.engine.event(job) else { return };
         let Pending { task, facts } = &pending;
-        match self.world.attempt(&mut self.links.exchange.table, job, event, task, facts) {
+        match self.stores.attempt(&mut self.links.exchange.table, job, event, task, facts) {
             Ok(reply) => self.replies.push_back(reply.into_input(job)),
             Err(need) => {
-                self.world.pending.insert(job, pending);
+                self.stores.pending.insert(job, pending);
                 self.meet(job, need);
             }
         }

@@ -11,7 +11,7 @@ use super::resync::Resync;
 use super::shell::{Caller, Shell};
 use crate::helper::messages::MAX_MESSAGE;
 use crate::model::operation::{Operation, OperationReply};
-use crate::model::{Now, SeqNum};
+use crate::model::{Now, SeqNum, Trigger};
 use crate::world::enumerate::{Enumerator, Filter, Kind};
 use bstr::BString;
 use std::collections::VecDeque;
@@ -46,29 +46,13 @@ const LATEST: Duration = Duration::from_secs(10);
 /// How often what triggered events have caused is waited for: what they caused, what that caused, ...
 const GENERATIONS: u8 = 4;
 
-/// What is written to the `uevent` file of a device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Action {
-    Add,
-    Change,
-}
-
-impl Action {
-    fn text(self) -> &'static str {
-        match self {
-            Action::Add => "add",
-            Action::Change => "change",
-        }
-    }
-}
-
 /// See the module.
 #[derive(Debug)]
 pub struct Coldplug {
     started: bool,
-    waiting: VecDeque<(Action, BString)>,
+    waiting: VecDeque<(Trigger, BString)>,
     /// What a helper triggers just now.
-    in_flight: Option<(Action, Vec<BString>)>,
+    in_flight: Option<(Trigger, Vec<BString>)>,
     /// How often the helper of the first that waits has died.
     failures: u8,
     /// Devices in one batch.
@@ -87,7 +71,7 @@ pub struct Coldplug {
 pub(super) struct Reached {
     /// Of events.
     pub event: Option<SeqNum>,
-    /// Of what was begun because nodes were written to ([`super::watch::FollowUps`]); it causes events.
+    /// Of what was begun because nodes were written to ([`crate::tasks::follow_ups`]); it causes events.
     pub follow_up: Option<u64>,
 }
 
@@ -152,7 +136,7 @@ impl Coldplug {
     }
 
     /// Has these triggered, in this order.
-    pub(super) fn add(&mut self, wanted: impl IntoIterator<Item = (Action, BString)>) {
+    pub(super) fn add(&mut self, wanted: impl IntoIterator<Item = (Trigger, BString)>) {
         self.started = true;
         self.through = None;
         self.waiting.extend(wanted);
@@ -206,7 +190,7 @@ impl Coldplug {
     }
 
     /// The next batch, all of one action.
-    fn take_batch(&mut self) -> Option<(Action, Vec<BString>)> {
+    fn take_batch(&mut self) -> Option<(Trigger, Vec<BString>)> {
         let (mut batch, mut bytes) = (Vec::new(), 0);
         let &(first, _) = self.waiting.front()?;
         while let Some((action, path)) = self.waiting.front().filter(|_| batch.len() < self.batch) {
@@ -230,7 +214,7 @@ impl Shell {
             &prioritized,
         );
         log::debug!("Triggering {} devices", found.len());
-        let wanted: Vec<_> = found.iter().map(|f| (Action::Add, self.syspath(&f.devpath))).collect();
+        let wanted: Vec<_> = found.iter().map(|f| (Trigger::Add, self.syspath(&f.devpath))).collect();
         self.coldplug.add(wanted);
     }
 
@@ -242,8 +226,8 @@ impl Shell {
         if self.resync.is_scanning() {
             return false;
         }
-        let open = Reached { event: self.engine.oldest(), follow_up: self.world.follow_ups.oldest() };
-        let newest = Reached { event: self.engine.newest(), follow_up: self.world.follow_ups.newest() };
+        let open = Reached { event: self.engine.oldest(), follow_up: self.stores.follow_ups.oldest() };
+        let newest = Reached { event: self.engine.newest(), follow_up: self.stores.follow_ups.newest() };
         self.coldplug.is_through(open, newest)
     }
 
@@ -301,8 +285,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn paths(sizes: impl IntoIterator<Item = usize>) -> Vec<(Action, BString)> {
-        sizes.into_iter().map(|size| (Action::Add, BString::from(vec![b'x'; size]))).collect()
+    fn paths(sizes: impl IntoIterator<Item = usize>) -> Vec<(Trigger, BString)> {
+        sizes.into_iter().map(|size| (Trigger::Add, BString::from(vec![b'x'; size]))).collect()
     }
 
     fn batch(coldplug: &mut Coldplug) -> usize {
@@ -328,16 +312,20 @@ mod tests {
     #[test]
     fn a_batch_has_one_action() {
         let mut coldplug = Coldplug::default();
-        coldplug.add([(Action::Add, "a".into()), (Action::Change, "b".into()), (Action::Change, "c".into())]);
-        assert_eq!(coldplug.take_batch(), Some((Action::Add, vec!["a".into()])));
-        assert_eq!(coldplug.take_batch(), Some((Action::Change, vec!["b".into(), "c".into()])));
+        coldplug.add([
+            (Trigger::Add, "a".into()),
+            (Trigger::Change, "b".into()),
+            (Trigger::Change, "c".into()),
+        ]);
+        assert_eq!(coldplug.take_batch(), Some((Trigger::Add, vec!["a".into()])));
+        assert_eq!(coldplug.take_batch(), Some((Trigger::Change, vec!["b".into(), "c".into()])));
         assert_eq!(coldplug.take_batch(), None);
     }
 
     #[test]
     fn a_batch_whose_helper_dies_is_tried_again_a_few_times() {
         let mut coldplug = Coldplug::default();
-        coldplug.add([(Action::Add, "a".into()), (Action::Add, "b".into()), (Action::Change, "c".into())]);
+        coldplug.add([(Trigger::Add, "a".into()), (Trigger::Add, "b".into()), (Trigger::Change, "c".into())]);
         let first = coldplug.take_batch();
         for attempt in 1..=ATTEMPTS {
             coldplug.in_flight.clone_from(&first);
@@ -347,7 +335,7 @@ mod tests {
             let next = coldplug.take_batch();
             match attempt < ATTEMPTS {
                 true => assert_eq!(next, first),
-                false => assert_eq!(next, Some((Action::Change, vec!["c".into()])), "the others go on"),
+                false => assert_eq!(next, Some((Trigger::Change, vec!["c".into()])), "the others go on"),
             }
         }
         coldplug.on_reply(&OperationReply::Triggered { done: 1, failed: 0 }, SECOND);

@@ -232,7 +232,7 @@ impl Shell {
                 // Whatever was sent before this moment is read before the client is let go.
                 Action::WaitForIdle => {
                     self.intake.set_ready();
-                    self.world.watches.set_ready();
+                    self.stores.watches.set_ready();
                 }
             }
         }

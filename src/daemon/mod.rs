@@ -5,29 +5,18 @@
 //! * out: [`task`], [`answer`], [`perform`], [`questions`], [`slow`], [`absent`] (what jobs want), [`children`];
 //! * around: [`options`], [`passed`], [`readiness`], [`reload`], [`coldplug`], [`mend`], [`leftovers`], [`trace`], [`recorder`].
 
-#[path = "../tasks/absent.rs"]
-pub mod absent;
 pub mod answer;
 pub mod children;
 pub mod coldplug;
 mod compiling;
 pub mod control;
-#[path = "../tasks/disk_locks.rs"]
-pub mod disks;
 pub mod intake;
-mod interrupted;
 pub mod leftovers;
 pub mod links;
 pub mod listener;
 pub mod mend;
 pub mod options;
 mod passed;
-#[path = "../tasks/effects.rs"]
-pub mod perform;
-#[path = "../world/places.rs"]
-mod places;
-#[path = "../tasks/portions.rs"]
-pub mod portions;
 pub mod questions;
 pub mod queue_file;
 mod readiness;
@@ -37,17 +26,11 @@ pub mod resync;
 pub mod shell;
 #[cfg(test)]
 mod simulation;
-#[path = "../tasks/slow.rs"]
-pub mod slow;
 pub mod source;
 pub mod status;
-#[path = "../tasks/answers.rs"]
-pub mod task;
 pub mod trace;
-#[path = "../tasks/unfinished.rs"]
-pub mod unfinished;
-#[path = "../world/watches.rs"]
-pub mod watch;
+mod unfinished;
+mod watch;
 
 mod start;
 

@@ -261,7 +261,7 @@ impl Shell {
             // Files that cannot be opened are not gone.
             return log::warn!("Cannot look for changed rules, they stay for now: {error}");
         }
-        let (links, _) = self.world.answers.builtins.link_files();
+        let (links, _) = self.stores.answers.builtins.link_files();
         if self.rules.look_waits || self.rules.are_many() || !self.are_rules_at_hand(false) {
             let bytes = |folder: &PathBuf| BString::from(folder.as_os_str().as_bytes());
             let rules = self.rules.files.folders().iter().map(bytes).collect();
@@ -292,7 +292,7 @@ impl Shell {
 
     /// Has files read that are in another state than those in use were.
     fn rules_are_in(&mut self, state: &BString) {
-        let (_, links) = self.world.answers.builtins.link_files();
+        let (_, links) = self.stores.answers.builtins.link_files();
         if *state != state_of_rules(&self.rules.snapshot, links) && self.rules.under_way.is_none() {
             self.read_rules(false);
         }
@@ -300,8 +300,8 @@ impl Shell {
 
     /// Whether looking at rules and .link files waits for nobody, or reading them and the settings does not.
     fn are_rules_at_hand(&mut self, with_contents: bool) -> bool {
-        let (links, _) = self.world.answers.builtins.link_files();
-        let files = &mut self.world.answers.files;
+        let (links, _) = self.stores.answers.builtins.link_files();
+        let files = &mut self.stores.answers.files;
         let mut is_at_hand = |place: &Path, endings: &[&str]| files.is_at_hand(place, endings, with_contents);
         let mut all = self.rules.files.folders().iter().all(|folder| is_at_hand(folder, &[".rules"]))
             && links.iter().all(|folder| is_at_hand(folder, &[".link", ".link.d", ".conf"]));
@@ -430,9 +430,9 @@ impl Shell {
         if with_settings {
             self.take_settings(settings);
         }
-        if links.state != self.world.answers.builtins.link_files().1 {
+        if links.state != self.stores.answers.builtins.link_files().1 {
             log::info!("Reading .link files again");
-            self.world.answers.builtins.reload(&links).iter().for_each(|message| log::warn!("{message}"));
+            self.stores.answers.builtins.reload(&links).iter().for_each(|message| log::warn!("{message}"));
         }
         self.rules.take(rules)
     }
@@ -440,10 +440,10 @@ impl Shell {
     /// Settings that were read again; what has changed holds from now on, whatever a client said before.
     fn take_settings(&mut self, files: config::Files) {
         let kernel = self
-            .world
+            .stores
             .answers
             .files
-            .command_line(&self.world.answers.constants)
+            .command_line(&self.stores.answers.constants)
             .ok()
             .flatten()
             .unwrap_or_default();
@@ -462,7 +462,7 @@ impl Shell {
         self.settings = config::Settings { children_max, ..new };
         self.children.set_max(shell::children_max(&self.settings));
         self.children.set_timeout_signal(self.settings.timeout_signal);
-        let config = start::engine_config(&self.settings, &self.roots, &self.world.answers.builtins);
+        let config = start::engine_config(&self.settings, &self.roots, &self.stores.answers.builtins);
         if let Some(recorder) = &mut self.recorder {
             recorder.config(&config);
         }

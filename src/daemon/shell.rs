@@ -14,7 +14,6 @@ use super::control::Control;
 use super::intake::Intake;
 use super::leftovers::Leftovers;
 use super::links::{Answered, Links, RtnlFor};
-use super::portions::MAX_WORK;
 use super::questions::Questions;
 use super::queue_file::QueueFile;
 use super::readiness::Readiness;
@@ -23,7 +22,6 @@ use super::reload::Rules;
 use super::resync::Resync;
 use super::source::{Source, Sources};
 use super::status::StatusServer;
-use super::task::{Task, World};
 use crate::engine::{Engine, Input, JobId, Output};
 use crate::helper::pool::{Delivery, Order, Pool};
 use crate::model::effect::Effect;
@@ -33,6 +31,8 @@ use crate::model::{IfIndex, Now};
 use crate::sys::clock::monotonic;
 use crate::sys::process;
 use crate::sys::signal::SignalFd;
+use crate::tasks::portions::MAX_WORK;
+use crate::tasks::{Stores, Task};
 use crate::world::config::{self, Overrides, Settings};
 use crate::world::{Roots, Sysfs, logger};
 use bstr::{BStr, BString};
@@ -52,7 +52,7 @@ pub enum Caller {
     Rules,
     /// Reading them.
     Reload,
-    /// A `change` for devices whose nodes were written to; see [`super::watch::FollowUps`].
+    /// A `change` for devices whose nodes were written to; see [`crate::tasks::follow_ups`].
     Trigger {
         follow_up: u64,
         /// What is to be tried again should the helper die.
@@ -101,7 +101,7 @@ pub struct Shell {
     pub recorder: Option<Recorder>,
     pub stats: Stats,
     /// What tasks are done with.
-    pub world: World,
+    pub stores: Stores,
     /// What helpers are asked that several jobs want to know.
     pub(super) questions: Questions,
     /// Properties that clients have set for all events: programs get them too.
@@ -208,9 +208,9 @@ impl Shell {
             || self.children.has_unread()
             || self.helpers.has_reply()
             || self.links.is_ready()
-            || self.world.watches.is_ready()
+            || self.stores.watches.is_ready()
             || self.resync_has_work()
-            || (self.world.unfinished.is_finishing() && !self.exiting)
+            || (self.stores.unfinished.is_finishing() && !self.exiting)
             || self.control.as_ref().is_some_and(Control::has_unread);
         if busy {
             return Some(Duration::ZERO);
@@ -226,7 +226,7 @@ impl Shell {
             self.resync.timeout(),
             self.leftovers.timeout(),
             // Who ends begins nothing anew.
-            self.world.unfinished.timeout().filter(|_| !self.exiting),
+            self.stores.unfinished.timeout().filter(|_| !self.exiting),
             logger::timeout(),
             self.recorder.as_ref().and_then(Recorder::timeout),
             self.control.as_ref().and_then(|c| c.listener().timeout()),
@@ -241,9 +241,9 @@ impl Shell {
             Source::Uevents => self.intake.set_ready(),
             Source::Links => self.links.set_ready(),
             Source::Rtnl(id) => self.links.set_helper_ready(id),
-            Source::Inotify => self.world.watches.set_ready(),
+            Source::Inotify => self.stores.watches.set_ready(),
             // Who ends follows /run/udev nowhere.
-            Source::Mounts if !self.exiting => self.world.watches.doubt_folders(),
+            Source::Mounts if !self.exiting => self.stores.watches.doubt_folders(),
             Source::Mounts => {}
             Source::Signals => self.on_signals(),
             Source::Control => self.accept_clients(),
@@ -394,9 +394,9 @@ impl Shell {
             recorder.record(&input, self.now);
         }
         self.stats.inputs += 1;
-        self.world.turn.begin(self.now);
+        self.stores.turn.begin(self.now);
         let mut here = Here {
-            world: &mut self.world,
+            stores: &mut self.stores,
             links: &mut self.links.exchange.table,
             recorder: self.recorder.as_mut(),
             levels: &self.job_levels,
@@ -404,7 +404,7 @@ impl Shell {
             needs: Vec::new(),
         };
         if matches!(&input, Input::Uevent(uevent) if uevent.subsystem == "bus") {
-            here.world.answers.forget_buses();
+            here.stores.answers.forget_buses();
         }
         self.engine.handle(input, self.now, &mut here);
         for (job, need) in here.needs {
@@ -452,7 +452,7 @@ impl Shell {
 
     /// The file that `settle` looks at.
     pub(super) fn mark_queue(&mut self) {
-        self.queue_file.set(!self.engine.is_idle() || self.world.follow_ups.oldest().is_some());
+        self.queue_file.set(!self.engine.is_idle() || self.stores.follow_ups.oldest().is_some());
     }
 
     /// What waits for an idle loop.
@@ -460,7 +460,7 @@ impl Shell {
         self.mend_run_folder();
         self.finish_what_failed();
         self.go_on_with_coldplug();
-        if self.inbox.is_empty() && !self.intake.is_ready() && !self.world.watches.is_ready() {
+        if self.inbox.is_empty() && !self.intake.is_ready() && !self.stores.watches.is_ready() {
             self.mark_queue();
             self.close_waiting_clients();
             if let Some(recorder) = &mut self.recorder {
@@ -490,7 +490,7 @@ impl Shell {
     /// Has a helper perform an operation for a job, within the job's time.
     pub fn ask_helper(&mut self, job: JobId, operation: Operation) {
         let started = self.engine.job_started(job).unwrap_or(self.now);
-        let file = self.world.locks.take_passed(job, &operation);
+        let file = self.stores.locks.take_passed(job, &operation);
         let order = Order { operation, file };
         self.request_helper(Caller::Job(job), order, started + self.settings.event_timeout);
     }
@@ -556,9 +556,9 @@ impl Shell {
     }
 
     fn read_watches(&mut self) {
-        self.world.watches.read();
-        self.world.take_folder_changes();
-        while let Some(id) = self.world.watches.poll_written() {
+        self.stores.watches.read();
+        self.stores.take_folder_changes();
+        while let Some(id) = self.stores.watches.poll_written() {
             self.node_was_written(&id);
         }
     }

@@ -11,7 +11,6 @@ use super::leftovers::Leftovers;
 use super::links::Links;
 use super::options::CommandLine;
 use super::passed::Passed;
-use super::perform::MAX_ANNOUNCEMENT;
 use super::questions::Questions;
 use super::queue_file::QueueFile;
 use super::readiness::Readiness;
@@ -19,10 +18,8 @@ use super::recorder::Recorder;
 use super::reload::Rules;
 use super::resync::Resync;
 use super::shell::{Shell, Stats, children_max};
-use super::source::Sources;
+use super::source::{Source, Sources};
 use super::status::{self, StatusServer};
-use super::task::World;
-use super::watch::Watches;
 use crate::builtin::Builtins;
 use crate::builtin::naming_scheme::Flag;
 use crate::engine::{Engine, EngineConfig};
@@ -36,11 +33,14 @@ use crate::sys::output::Output;
 use crate::sys::process::{self, Forked, Standard};
 use crate::sys::signal::{self, SignalFd};
 use crate::sys::{netlink, unix};
+use crate::tasks::Stores;
+use crate::tasks::effects::MAX_ANNOUNCEMENT;
 use crate::world::config::{self, Settings};
 use crate::world::constants::Constants;
 use crate::world::files::Files;
 use crate::world::logger;
 use crate::world::watch_dir::WatchDir;
+use crate::world::watches::Watches;
 use crate::world::{OWN_EXECUTABLE, Roots, Sysfs, database, missing_parts, nodes, open_own_executable};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
@@ -368,13 +368,14 @@ fn assemble(
     children.set_max(children_max(&settings));
     let events = line.events.as_deref().map(read_events).transpose()?;
     let signals = SignalFd::new(&[libc::SIGTERM, libc::SIGINT, libc::SIGHUP]).map_err(failed)?;
-    sources.add(signals.as_fd(), super::source::Source::Signals).map_err(failed)?;
+    sources.add(signals.as_fd(), Source::Signals).map_err(failed)?;
     let udev = database::open_udev_dir(&line.roots.run).map_err(failed)?;
-    let watches = Watches::new(&line.roots, watch_dir(&udev), &sources).map_err(failed)?;
+    let watches = Watches::new(&line.roots, watch_dir(&udev)).map_err(failed)?;
+    watch(&watches, &sources).map_err(failed)?;
     let mut links = Links::new(sockets.links, launcher.clone());
     links.start(&sources, now).map_err(failed)?;
-    let world = World::open(&line.roots, builtins, watches, sockets.announcer);
-    let world = world.map_err(|e| format!("Cannot open {}: {e}", line.roots.run.join("udev").display()))?;
+    let stores = Stores::open(&line.roots, builtins, watches, sockets.announcer);
+    let stores = stores.map_err(|e| format!("Cannot open {}: {e}", line.roots.run.join("udev").display()))?;
     let intake = open_intake(events.as_deref(), sockets.uevents, &sources)?;
     let mut shell = Shell {
         sysfs: Sysfs::new(&line.roots),
@@ -399,7 +400,7 @@ fn assemble(
         leftovers: Leftovers::new(&line.roots),
         recorder,
         stats: Stats::default(),
-        world,
+        stores,
         questions: Questions::default(),
         globals: BTreeMap::new(),
         job_levels: HashMap::new(),
@@ -423,6 +424,14 @@ fn assemble(
     Ok(shell)
 }
 
+/// Has the loop told of what is watched.
+fn watch(watches: &Watches, sources: &Sources) -> io::Result<()> {
+    if let Some(Err(error)) = watches.mounts().map(|mounts| sources.add_urgent(mounts, Source::Mounts)) {
+        log::debug!("Cannot watch the list of mounts: {error}");
+    }
+    sources.add(watches.inotify(), Source::Inotify)
+}
+
 fn watch_dir(udev: &Dir) -> Option<WatchDir> {
     WatchDir::open(udev).inspect_err(|error| log::warn!("Cannot note which nodes are watched: {error}")).ok()
 }
@@ -436,7 +445,7 @@ impl Shell {
         for node in &self.rules.current().static_nodes {
             if let Err(errno) = nodes::apply_static_node(&self.roots, node) {
                 log::warn!("Cannot set up the static node {}: {errno}", node.name);
-                self.world.unfinished.static_nodes |= errno.is_shortage();
+                self.stores.unfinished.static_nodes |= errno.is_shortage();
             }
         }
     }

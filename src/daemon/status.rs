@@ -274,7 +274,7 @@ impl Shell {
             links_stale: self.links.is_live() && self.links.exchange.table.is_stale(),
             link_overruns: self.links.overruns,
             jobs_waiting_for_links: self.links.parked(),
-            watches: self.world.watches.len(),
+            watches: self.stores.watches.len(),
             clients: self.control.as_ref().map_or(0, |c| c.clients()),
             rule_files,
             rule_lines,

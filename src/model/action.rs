@@ -51,3 +51,20 @@ impl std::fmt::Display for Action {
         f.pad(self.as_str())
     }
 }
+
+/// What is written to the `uevent` file of a device, so that the kernel sends an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trigger {
+    Add,
+    Change,
+}
+
+impl Trigger {
+    /// The word.
+    pub fn text(self) -> &'static str {
+        match self {
+            Trigger::Add => "add",
+            Trigger::Change => "change",
+        }
+    }
+}

@@ -22,7 +22,7 @@ pub mod properties;
 pub mod record;
 pub mod uevent;
 
-pub use action::Action;
+pub use action::{Action, Trigger};
 pub use device::{DevNum, Device, IfIndex};
 pub use device_id::DeviceId;
 pub use event::{Event, LinkSet, Tags};

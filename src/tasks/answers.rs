@@ -1,22 +1,13 @@
-//! What a job wants, done with files, link table and builtins: a [`Task`] is *tried* and either gives
-//! its reply or the first [`Need`] that nothing here can meet without waiting. Once the need is met
-//! the same task is tried again with one [`Fact`] more. So all waiting has one form, whoever waits for
-//! what, and a task that is dropped needs no undoing.
+//! Answers to what rules ask, and the builtins of RUN.
 //!
-//! Must stay true: a try does nothing that a second try must not do again, but for its last step, and for effects of
-//! many parts ([`super::portions`]), whose need says how far they have come; nothing in here waits.
+//! Must stay true: an answer changes nothing in the system (what does is a need), and nothing in here waits.
 
 use super::absent::{Absent, Family};
-use super::disks::DiskLocks;
-use super::portions::Turn;
 use super::slow::SlowAttributes;
-use super::unfinished::Unfinished;
-use super::watch::{FollowUps, Watches};
 use crate::builtin::{self, Builtins};
-use crate::engine::{JobId, Reply};
+use crate::engine::JobId;
 use crate::links::{self, Exists, LinkAttr, Mark, Refresh, Table};
 use crate::model::command::split_command;
-use crate::model::effect::Effect;
 use crate::model::event::BuildFnv;
 use crate::model::need::{Fact, Need};
 use crate::model::operation::{AttrPlace, Operation, OperationReply};
@@ -26,26 +17,15 @@ use crate::rules::outcome::RunItem;
 use crate::rules::{Answer, Ask};
 use crate::world::Roots;
 use crate::world::accounts::{self, Accounts};
-use crate::world::claims_dir::ClaimsDir;
 use crate::world::constants::Constants;
-use crate::world::database::{self, Database, Records};
+use crate::world::database::Records;
 use crate::world::files::{self, Files, Found};
 use crate::world::sysfs::Sysfs;
 use bstr::{BStr, BString, ByteSlice};
 use std::collections::{HashMap, HashSet};
-use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::Arc;
-
-/// What one job wants done.
-#[derive(Clone, Debug)]
-pub enum Task {
-    Ask(Ask),
-    Effect(Effect),
-    Run(RunItem),
-}
 
 /// What is remembered of a job while it asks.
 #[derive(Default)]
@@ -53,24 +33,6 @@ struct Memory {
     /// Rows of links must be this fresh for the columns that change silently.
     mark: Option<Mark>,
     parents: Option<Arc<[ParentDevice]>>,
-}
-
-/// A task that waits for a need.
-pub(super) struct Pending {
-    pub task: Task,
-    pub facts: Vec<Fact>,
-}
-
-impl Pending {
-    /// Takes what came.
-    pub(super) fn learn(&mut self, fact: Fact) {
-        match fact {
-            // Nothing was asked yet.
-            Fact::LinksRead => {}
-            Fact::Turn(_) => self.facts = vec![fact],
-            fact => self.facts.push(fact),
-        }
-    }
 }
 
 /// What questions are answered from. Nothing in it changes the system: what does is a need.
@@ -86,101 +48,10 @@ pub struct Answers {
     /// Of other devices; None where no daemon has ever run.
     records: Option<Records>,
     memories: HashMap<JobId, Memory, BuildFnv>,
-    pub(super) slow: SlowAttributes,
+    pub slow: SlowAttributes,
     absent: Absent,
     /// Subsystems that are no buses: their devices have no driver.
     no_buses: HashSet<BString>,
-}
-
-/// All that tasks are done with.
-pub struct World {
-    pub answers: Answers,
-    pub database: Database,
-    pub claims: ClaimsDir,
-    pub watches: Watches,
-    /// What was begun because nodes were written to: the queue counts as busy.
-    pub follow_ups: FollowUps,
-    /// Sends to listeners; None where nobody can listen, as when events come from a file.
-    pub announcer: Option<OwnedFd>,
-    /// Locks of disks held for jobs.
-    pub(super) locks: DiskLocks,
-    /// Tasks that wait, one for each job at most.
-    pub(super) pending: HashMap<JobId, Pending, BuildFnv>,
-    /// What failed for want of room.
-    pub unfinished: Unfinished,
-    /// How long work goes on.
-    pub(super) turn: Turn,
-    /// A folder in `/run/udev` was gone and was made anew, or could not be.
-    pub(super) mended: Option<io::Result<()>>,
-}
-
-impl World {
-    /// The world of a daemon at its start: opens `/run/udev` and takes over the claims there.
-    pub fn open(
-        roots: &Roots,
-        builtins: Builtins,
-        mut watches: Watches,
-        announcer: Option<OwnedFd>,
-    ) -> io::Result<World> {
-        let udev = database::open_udev_dir(&roots.run)?;
-        let database = Database::open(&udev)?;
-        let answers = Answers::new(roots, builtins);
-        let mut claims = ClaimsDir::open(&roots.dev, &udev)?;
-        for error in claims.load(database.records(), &answers.sysfs)? {
-            log::warn!("{error}");
-        }
-        watches.watch_folders();
-        Ok(World {
-            answers,
-            database,
-            claims,
-            watches,
-            follow_ups: FollowUps::default(),
-            announcer,
-            locks: DiskLocks::default(),
-            pending: HashMap::default(),
-            unfinished: Unfinished::default(),
-            turn: Turn::default(),
-            mended: None,
-        })
-    }
-
-    /// Tries a task.
-    pub(super) fn attempt(
-        &mut self,
-        links: &mut Table,
-        job: JobId,
-        event: &Event,
-        task: &Task,
-        facts: &[Fact],
-    ) -> Result<Reply, Need> {
-        if facts.is_empty() && links.is_behind() && self.answers.is_about_links(event) {
-            return Err(Need::LinksRead);
-        }
-        let tried = match task {
-            Task::Ask(ask) => self.answers.answer(links, job, event, ask, facts).map(Reply::Answer),
-            Task::Effect(effect) => self.perform(links, job, event, effect, facts).map(Reply::Done),
-            Task::Run(item) => self.answers.run(links, event, item, facts).map(|()| Reply::Ran),
-        };
-        self.note_lack(event);
-        tried
-    }
-
-    /// Must be called after whatever was asked for an event.
-    pub(super) fn note_lack(&mut self, event: &Event) {
-        if self.answers.sysfs.take_lack() {
-            self.unfinished.on_lack(event);
-        }
-    }
-
-    /// The job announces its event: nothing is remembered of it from here on, and a link that was deleted
-    /// needs no tombstone any more.
-    pub(super) fn forget(&mut self, links: &mut Table, job: JobId, event: &Event) {
-        self.answers.memories.remove(&job);
-        if let (Action::Remove, Some(ifindex)) = (event.action, event.device.ifindex) {
-            links.forget(ifindex);
-        }
-    }
 }
 
 impl Answers {
@@ -203,18 +74,18 @@ impl Answers {
     }
 
     /// Reads the records of other devices here from now on.
-    pub(super) fn set_records(&mut self, records: Option<Records>) {
+    pub fn set_records(&mut self, records: Option<Records>) {
         self.records = records;
     }
 
     /// Whether the link table speaks for sysfs.
-    pub(super) fn links_are_live(&self) -> bool {
+    pub fn links_are_live(&self) -> bool {
         self.links_are_live
     }
 
     /// The link table speaks for a tree that is not the real one.
     #[cfg(test)]
-    pub(super) fn believe_the_links(&mut self) {
+    pub fn believe_the_links(&mut self) {
         self.links_are_live = true;
     }
 
@@ -266,7 +137,13 @@ impl Answers {
         })
     }
 
-    fn run(&mut self, links: &Table, event: &Event, item: &RunItem, facts: &[Fact]) -> Result<(), Need> {
+    pub(super) fn run(
+        &mut self,
+        links: &Table,
+        event: &Event,
+        item: &RunItem,
+        facts: &[Fact],
+    ) -> Result<(), Need> {
         match item {
             RunItem::Program(command) => match facts.first() {
                 // A failure was logged by who has run it.
@@ -296,9 +173,14 @@ impl Answers {
     }
 
     /// Whether the event is of an interface or of what lies below one.
-    fn is_about_links(&self, event: &Event) -> bool {
+    pub(super) fn is_about_links(&self, event: &Event) -> bool {
         let device = &event.device;
         self.links_are_live && (device.subsystem == "net" || device.devpath.contains_str("/net/"))
+    }
+
+    /// Nothing is remembered of this job from here on.
+    pub(super) fn forget(&mut self, job: JobId) {
+        self.memories.remove(&job);
     }
 
     fn memory(&mut self, job: JobId) -> &mut Memory {
@@ -306,7 +188,7 @@ impl Answers {
     }
 
     /// A bus was registered: what is known of subsystems may be wrong now.
-    pub(super) fn forget_buses(&mut self) {
+    pub fn forget_buses(&mut self) {
         self.no_buses.clear();
     }
 

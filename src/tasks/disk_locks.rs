@@ -67,7 +67,7 @@ pub struct DiskLocks {
 impl DiskLocks {
     /// Tries to lock the disk that a block device belongs to; the lock is held until [`DiskLocks::unlock`].
     /// True if the job may go on, false if the lock is another's.
-    pub(super) fn lock(
+    pub fn lock(
         &mut self,
         (roots, sysfs): (&Roots, &Sysfs),
         job: JobId,
@@ -96,7 +96,7 @@ impl DiskLocks {
     }
 
     /// Gives the lock of a job back, if it has one.
-    pub(super) fn unlock(&mut self, job: JobId) -> Result<(), Need> {
+    pub fn unlock(&mut self, job: JobId) -> Result<(), Need> {
         let Some(Held { lock, disk, since }) = self.held.remove(&job) else { return Ok(()) };
         if self.is_quick(&disk) && since.elapsed() < BRIEF {
             self.measure(&disk, || drop(lock));
@@ -109,17 +109,17 @@ impl DiskLocks {
     }
 
     /// A helper has opened this for a job, which is told next.
-    pub(super) fn pass(&mut self, job: JobId, file: OwnedFd) {
+    pub fn pass(&mut self, job: JobId, file: OwnedFd) {
         self.passed.insert(job, file);
     }
 
     /// The open disk that goes along with this operation of a job, if one does.
-    pub(super) fn take_passed(&mut self, job: JobId, operation: &Operation) -> Option<OwnedFd> {
+    pub fn take_passed(&mut self, job: JobId, operation: &Operation) -> Option<OwnedFd> {
         operation.passes_file().then(|| self.passed.remove(&job)).flatten()
     }
 
     /// The open disk that came for a job which is over.
-    pub(super) fn take_file(&mut self, job: JobId) -> Option<OwnedFd> {
+    pub fn take_file(&mut self, job: JobId) -> Option<OwnedFd> {
         self.passed.remove(&job)
     }
 

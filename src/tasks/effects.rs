@@ -3,8 +3,8 @@
 //! Must stay true: each failed operation gives one line with verb, object and reason, and the job is
 //! told; nothing in here waits.
 
+use super::Stores;
 use super::portions::{Owner, Parts};
-use super::task::World;
 use crate::engine::JobId;
 use crate::links::{Lookup, Table, request};
 use crate::model::effect::{Done, Effect};
@@ -23,11 +23,11 @@ const UDEV_GROUP: u32 = 2;
 
 /// Bytes of an announcement: the buffer of the socket is made as large. Without that the kernel takes 208 KiB, and from
 /// 252 too its listeners hear of no event that is longer.
-pub(super) const MAX_ANNOUNCEMENT: usize = 1 << 20;
+pub const MAX_ANNOUNCEMENT: usize = 1 << 20;
 
-impl World {
+impl Stores {
     /// Tries an effect; see [`super::task`]. One that fails for want of room is remembered.
-    pub(super) fn perform(
+    pub fn perform(
         &mut self,
         links: &mut Table,
         job: JobId,
@@ -88,10 +88,10 @@ impl World {
             Effect::WriteRecord { id, record, sticky, keep_empty, is_end } => {
                 let what = format_args!("{title}: cannot write the record {id}");
                 let mut rest = None;
-                if !World::is_at_rest(facts) {
-                    let result = self.write_store(|world| match is_end {
-                        true => world.database.end_record(id, record, *sticky, *keep_empty),
-                        false => world.database.write_record(id, record, *sticky, *keep_empty),
+                if !Stores::is_at_rest(facts) {
+                    let result = self.write_store(|stores| match is_end {
+                        true => stores.database.end_record(id, record, *sticky, *keep_empty),
+                        false => stores.database.write_record(id, record, *sticky, *keep_empty),
                     });
                     self.database.remember(id, &event.properties);
                     if result.is_err() {
@@ -103,7 +103,7 @@ impl World {
                 Done::Ok
             }
             Effect::RemoveRecord { id } => {
-                let rest = if World::is_at_rest(facts) { None } else { self.rest_of(effect) };
+                let rest = if Stores::is_at_rest(facts) { None } else { self.rest_of(effect) };
                 self.remove_rest(event, id, rest, facts)?;
                 let result = self.database.remove_record(id);
                 io_done(format_args!("{title}: cannot remove the record {id}"), result)

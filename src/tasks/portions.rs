@@ -6,7 +6,7 @@
 //! for a job goes on as long as the job waits for it, so no related event begins meanwhile. What is done for nobody's
 //! job is looked at anew before each portion: by then an event of the device may have come.
 
-use super::task::World;
+use super::Stores;
 use crate::model::effect::{Effect, Sticky};
 use crate::model::event::Title;
 use crate::model::need::{Fact, Need, PartsDone, Rest};
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// How long jobs are worked on in one turn, before sources are looked at again; and how long the rules of one
 /// event, or an effect of many parts, go on before they pause.
-pub(super) const MAX_WORK: Duration = Duration::from_millis(1);
+pub const MAX_WORK: Duration = Duration::from_millis(1);
 
 /// Symlinks and tags after which the clock is looked at: about half a millisecond of system calls.
 const PORTION: usize = 32;
@@ -42,24 +42,24 @@ impl Default for Turn {
 
 impl Turn {
     /// From here on there is time, until then.
-    pub(super) fn begin(&mut self, now: Now) {
+    pub fn begin(&mut self, now: Now) {
         self.until = now + MAX_WORK;
         self.left = self.portion;
     }
 
     /// A turn that is over after this many parts.
     #[cfg(test)]
-    pub(super) fn begin_short(&mut self, parts: usize) {
+    pub fn begin_short(&mut self, parts: usize) {
         *self = Turn { until: Now::ZERO, left: parts, portion: parts };
     }
 
     /// Looks at the clock.
-    pub(super) fn has_time(&self) -> bool {
+    pub fn has_time(&self) -> bool {
         monotonic() < self.until
     }
 
     /// Parts were done. Whether there is time for more; the clock is looked at once for each portion.
-    pub(super) fn goes_on(&mut self, done: usize) -> bool {
+    pub fn goes_on(&mut self, done: usize) -> bool {
         self.left = self.left.saturating_sub(done);
         if self.left > 0 {
             return true;
@@ -71,7 +71,7 @@ impl Turn {
 
 /// Parts of one kind.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Parts<'a> {
+pub enum Parts<'a> {
     Release(&'a [BString]),
     Claim(&'a [BString]),
     AddTags(&'a [BString]),
@@ -89,7 +89,7 @@ impl<'a> Parts<'a> {
 
 /// Whose parts they are.
 #[derive(Clone, Copy)]
-pub(super) struct Owner<'a> {
+pub struct Owner<'a> {
     pub id: &'a DeviceId,
     /// Absolute, or empty for a device that is gone.
     pub devnode: &'a [u8],
@@ -100,14 +100,14 @@ pub(super) struct Owner<'a> {
 
 impl<'a> Owner<'a> {
     /// Of tags, which need no more.
-    pub(super) fn of(event: &'a Event, id: &'a DeviceId) -> Owner<'a> {
+    pub fn of(event: &'a Event, id: &'a DeviceId) -> Owner<'a> {
         Owner { id, devnode: b"", priority: 0, title: Some(event.title()) }
     }
 }
 
-impl World {
+impl Stores {
     /// Does these parts, in this order, until all are done or the turn is over; true if all are done.
-    pub(super) fn do_parts(&mut self, owner: Owner, all: &[Parts], progress: &mut PartsDone) -> bool {
+    pub fn do_parts(&mut self, owner: Owner, all: &[Parts], progress: &mut PartsDone) -> bool {
         let total: usize = all.iter().map(|parts| parts.names().len()).sum();
         let mut before = 0;
         for parts in all {
@@ -133,7 +133,7 @@ impl World {
             Parts::Release(_) => self.apply_claims(owner, names, &[]),
             Parts::Claim(_) => self.apply_claims(owner, &[], names),
             Parts::AddTags(_) => {
-                let result = self.write_store(|world| world.database.add_tags(owner.id, names));
+                let result = self.write_store(|stores| stores.database.add_tags(owner.id, names));
                 self.watch_new_tags();
                 return result;
             }
@@ -158,7 +158,7 @@ impl World {
     }
 
     /// Does these parts for a job, from where it has come on.
-    pub(super) fn do_parts_of_effect(
+    pub fn do_parts_of_effect(
         &mut self,
         owner: Owner,
         all: &[Parts],
@@ -172,13 +172,13 @@ impl World {
     }
 
     /// Whether a second try of this effect has only the rest to remove.
-    pub(super) fn is_at_rest(facts: &[Fact]) -> bool {
+    pub fn is_at_rest(facts: &[Fact]) -> bool {
         matches!(facts, [Fact::Turn(PartsDone { rest: Some(_), .. })])
     }
 
     /// The record of an event was written, or is about to be removed. What an event that ended half-way has left
     /// beyond that is to go; and of a device that goes more tags than are removed in one portion.
-    pub(super) fn rest_of(&mut self, effect: &Effect) -> Option<Rest> {
+    pub fn rest_of(&mut self, effect: &Effect) -> Option<Rest> {
         let (id, record) = match effect {
             Effect::WriteRecord { sticky: Sticky::AsBefore, .. } => return None,
             Effect::WriteRecord { id, record, .. } => (id, Some(record)),
@@ -196,7 +196,7 @@ impl World {
     }
 
     /// Removes what is left of a device beside its record. `found`: at the first try, what that is.
-    pub(super) fn remove_rest(
+    pub fn remove_rest(
         &mut self,
         event: &Event,
         id: &DeviceId,
@@ -222,5 +222,4 @@ impl World {
 }
 
 #[cfg(test)]
-#[path = "portions/tests.rs"]
 mod tests;

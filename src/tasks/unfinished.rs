@@ -9,15 +9,12 @@
 //! that a full file system costs; what has begun anew is not begun twice. Records, claims and watches know by
 //! themselves what of theirs is not on disk; here is the rest.
 
-use super::coldplug::Action;
-use super::resync::{Presence, Removal, Removed};
-use super::shell::Shell;
-use super::task::World;
+use super::Stores;
+use super::gone::{Presence, Removal, Removed};
 use crate::engine::Engine;
 use crate::links::Table;
 use crate::model::effect::Effect;
-use crate::model::{self, DeviceId, Errno, Event, Now};
-use crate::sys::clock::monotonic;
+use crate::model::{Action, DeviceId, Errno, Event, Now, Trigger};
 use bstr::BString;
 use std::collections::{BTreeMap, HashSet};
 use std::io;
@@ -36,7 +33,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct Unfinished {
     /// Whose event failed: how to trigger it again.
-    events: BTreeMap<DeviceId, (Action, BString)>,
+    events: BTreeMap<DeviceId, (Trigger, BString)>,
     /// More failed than are remembered.
     too_many: bool,
     /// Of these something is left although they were removed.
@@ -45,7 +42,7 @@ pub struct Unfinished {
     half_way: HashSet<DeviceId>,
     too_many_half_way: bool,
     /// Static nodes could not be set up.
-    pub(super) static_nodes: bool,
+    pub static_nodes: bool,
     /// What is being done again.
     finishing: Option<Finishing>,
     due: Option<Now>,
@@ -54,7 +51,7 @@ pub struct Unfinished {
 
 /// When that goes which is left of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Left {
+pub enum Left {
     /// If the device is gone.
     IfGone,
     /// Whether it is there or not: its last event was a `remove`, which anybody may trigger.
@@ -75,7 +72,7 @@ enum Finishing {
     /// Failed events, and which of them are to be triggered.
     Events {
         ids: Vec<DeviceId>,
-        wanted: Vec<(Action, BString)>,
+        wanted: Vec<(Trigger, BString)>,
     },
 }
 
@@ -106,7 +103,7 @@ fn may_succeed_later(effect: &Effect, errno: Errno) -> bool {
 
 impl Unfinished {
     /// An effect of an event has failed.
-    pub(super) fn on_failure(&mut self, event: &Event, effect: &Effect, errno: Errno) {
+    pub fn on_failure(&mut self, event: &Event, effect: &Effect, errno: Errno) {
         let Some(id) = event.device.id() else { return };
         match effect {
             // Kept by the database.
@@ -127,8 +124,8 @@ impl Unfinished {
     }
 
     /// For want of descriptors or memory the rules of an event were not told what is so: its outcome may be wrong.
-    pub(super) fn on_lack(&mut self, event: &Event) {
-        if event.action != model::Action::Remove
+    pub fn on_lack(&mut self, event: &Event) {
+        if event.action != Action::Remove
             && let Some(id) = event.device.id()
         {
             self.remember(id, event);
@@ -138,19 +135,19 @@ impl Unfinished {
     fn remember(&mut self, id: DeviceId, event: &Event) {
         if self.events.len() + self.gone.len() >= MAX_DEVICES {
             self.too_many = true;
-        } else if event.action == model::Action::Remove {
+        } else if event.action == Action::Remove {
             self.gone.insert(id, Left::Anyway);
         } else {
             let action = match event.action {
-                model::Action::Add => Action::Add,
-                _ => Action::Change,
+                Action::Add => Trigger::Add,
+                _ => Trigger::Change,
             };
             self.events.insert(id, (action, event.device.devpath.clone()));
         }
     }
 
     /// An event, or the removal of what a device has left, ended half-way, or is half-way and may end so.
-    pub(super) fn end_half_way(&mut self, id: &DeviceId) {
+    pub fn end_half_way(&mut self, id: &DeviceId) {
         if self.half_way.len() < MAX_HALF_WAY {
             self.half_way.insert(id.clone());
         } else {
@@ -160,7 +157,7 @@ impl Unfinished {
 
     /// An event of the device has begun: what it does needs not be begun again, and what it leaves is no longer what
     /// a `remove` before it has left.
-    pub(super) fn on_begin(&mut self, id: &DeviceId) {
+    pub fn on_begin(&mut self, id: &DeviceId) {
         if !self.events.is_empty() {
             self.events.remove(id);
         }
@@ -178,13 +175,18 @@ impl Unfinished {
 
     /// The record stands as its event wanted, or is gone. Whether an earlier event may have left more than that one
     /// knows.
-    pub(super) fn ends_half_way(&mut self, id: &DeviceId) -> bool {
+    pub fn ends_half_way(&mut self, id: &DeviceId) -> bool {
         self.too_many_half_way || (!self.half_way.is_empty() && self.half_way.remove(id))
     }
 
     /// Something of a removed device could not be removed.
-    pub(super) fn is_left(&mut self, id: &DeviceId, left: Left) {
+    pub fn is_left(&mut self, id: &DeviceId, left: Left) {
         self.gone.entry(id.clone()).or_insert(left);
+    }
+
+    /// Whether more failed than are remembered, since this was last asked: then all devices are to be looked at.
+    pub fn take_too_many(&mut self) -> bool {
+        std::mem::take(&mut self.too_many)
     }
 
     fn has_devices(&self) -> bool {
@@ -192,7 +194,7 @@ impl Unfinished {
     }
 
     /// Whether something is being done again.
-    pub(super) fn is_finishing(&self) -> bool {
+    pub fn is_finishing(&self) -> bool {
         self.finishing.is_some()
     }
 
@@ -203,7 +205,7 @@ impl Unfinished {
 
     /// Whether it is time to look for room. `is_needed`: something waits for it. Pauses are short again once nothing
     /// has failed for as long as the last one: what was begun anew may fail in a moment.
-    pub(super) fn is_due(&mut self, is_needed: bool, now: Now) -> bool {
+    pub fn is_due(&mut self, is_needed: bool, now: Now) -> bool {
         if !is_needed {
             if self.due.is_some_and(|due| due <= now) {
                 (self.due, self.pause) = (None, FIRST_PAUSE);
@@ -220,9 +222,9 @@ impl Unfinished {
     }
 }
 
-impl World {
+impl Stores {
     /// Whether something waits for room.
-    pub(super) fn is_unfinished(&self) -> bool {
+    pub fn is_unfinished(&self) -> bool {
         self.unfinished.has_devices()
             || self.unfinished.is_finishing()
             || self.database.is_unfinished()
@@ -231,7 +233,7 @@ impl World {
     }
 
     /// Begins to do again what failed.
-    pub(super) fn begin_finishing(&mut self) {
+    pub fn begin_finishing(&mut self) {
         let waiting = &self.unfinished.events;
         // The other records are written anew by their events.
         let records = self.database.unfinished().filter(|id| !waiting.contains_key(id)).cloned().collect();
@@ -240,11 +242,7 @@ impl World {
 
     /// Does one thing more. Then, when all was done, the events to trigger again, by devpath; their devices stay
     /// remembered until an event of theirs begins.
-    pub(super) fn go_on_finishing(
-        &mut self,
-        links: &mut Table,
-        engine: &Engine,
-    ) -> Option<Vec<(Action, BString)>> {
+    pub fn go_on_finishing(&mut self, links: &mut Table, engine: &Engine) -> Option<Vec<(Trigger, BString)>> {
         let next = match self.unfinished.finishing.take()? {
             Finishing::Records(mut ids) => match ids.pop() {
                 Some(id) => match self.database.finish(&id) {
@@ -327,7 +325,7 @@ impl World {
     }
 
     /// How to trigger a device whose event failed.
-    fn failed_event(&mut self, id: DeviceId) -> Option<(Action, BString)> {
+    fn failed_event(&mut self, id: DeviceId) -> Option<(Trigger, BString)> {
         let (action, devpath) = self.unfinished.events.get(&id)?;
         if self.answers.sysfs.exists(devpath, b"uevent") {
             return Some((*action, devpath.clone()));
@@ -338,7 +336,7 @@ impl World {
     }
 
     /// Whether there is room now. That a folder is gone may have been hidden by what failed before.
-    pub(super) fn look_for_room(&mut self) -> bool {
+    pub fn look_for_room(&mut self) -> bool {
         match self.database.try_room().and_then(|()| self.claims.try_room()) {
             Ok(()) => return true,
             Err(error) if error.kind() == io::ErrorKind::NotFound => _ = self.mend_folders(),
@@ -348,58 +346,5 @@ impl World {
     }
 }
 
-impl Shell {
-    /// Does again what failed, if something did, its time has come and there is room.
-    pub(super) fn finish_what_failed(&mut self) {
-        if self.world.unfinished.is_finishing() && !self.exiting {
-            return self.go_on_finishing();
-        }
-        let is_needed = self.world.is_unfinished() || self.queue_file.is_stuck() || self.is_unmendable;
-        if self.exiting || !self.world.unfinished.is_due(is_needed, self.now) {
-            return;
-        }
-        self.mark_queue();
-        if self.is_unmendable {
-            self.world.mend_folders();
-            return self.mend_run_folder();
-        }
-        if !self.world.look_for_room() {
-            return self.mend_run_folder();
-        }
-        if std::mem::take(&mut self.world.unfinished.static_nodes) {
-            self.set_up_static_nodes();
-        }
-        self.world.begin_finishing();
-        self.go_on_finishing();
-    }
-
-    /// The next slice.
-    fn go_on_finishing(&mut self) {
-        self.world.turn.begin(monotonic());
-        while self.world.unfinished.is_finishing() {
-            let links = &mut self.links.exchange.table;
-            if let Some(wanted) = self.world.go_on_finishing(links, &self.engine) {
-                return self.trigger_failed(wanted);
-            }
-            if !self.world.turn.has_time() {
-                return;
-            }
-        }
-    }
-
-    fn trigger_failed(&mut self, wanted: Vec<(Action, BString)>) {
-        if !wanted.is_empty() {
-            log::info!("There is room again: {} devices whose events failed are triggered", wanted.len());
-            let wanted = wanted.into_iter().map(|(action, devpath)| (action, self.syspath(&devpath)));
-            let wanted: Vec<_> = wanted.collect();
-            self.coldplug.add(wanted);
-        }
-        if std::mem::take(&mut self.world.unfinished.too_many) {
-            self.look_at_all_devices();
-        }
-    }
-}
-
 #[cfg(test)]
-#[path = "unfinished/tests.rs"]
 mod tests;

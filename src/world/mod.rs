@@ -17,6 +17,7 @@ pub mod hardware;
 pub mod logger;
 pub mod nodes;
 pub mod patience;
+pub mod places;
 pub mod quota;
 pub mod rule_files;
 pub mod symlinks;
@@ -24,6 +25,7 @@ pub mod sysfs;
 #[cfg(test)]
 pub mod tree;
 pub mod watch_dir;
+pub mod watches;
 
 pub use sysfs::Sysfs;
 

@@ -6,10 +6,9 @@
 //!
 //! Must stay true: `/run/udev` is what clients find by its path.
 
-use super::source::{Source, Sources};
 use crate::world::Roots;
 use std::fs::File;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
@@ -23,20 +22,22 @@ type Identity = Option<(u64, u64)>;
 #[derive(Debug)]
 pub struct Places {
     run: PathBuf,
-    /// The list of mounts, kept open for the loop; None where there is no /proc.
-    _mounts: Option<File>,
+    /// The list of mounts, open for the loop; None where there is no /proc.
+    mounts: Option<File>,
     held: [Identity; FOLDERS.len()],
 }
 
 impl Places {
-    /// Has the loop told when mounts change.
-    pub fn new(roots: &Roots, sources: &Sources) -> Places {
-        let mounts = File::open(roots.proc.join("thread-self/mountinfo")).and_then(|file| {
-            sources.add_urgent(file.as_fd(), Source::Mounts)?;
-            Ok(file)
-        });
+    /// Opens the list of mounts.
+    pub fn new(roots: &Roots) -> Places {
+        let mounts = File::open(roots.proc.join("thread-self/mountinfo"));
         let mounts = mounts.inspect_err(|error| log::debug!("Cannot watch the list of mounts: {error}")).ok();
-        Places { run: roots.run.clone(), _mounts: mounts, held: [None; FOLDERS.len()] }
+        Places { run: roots.run.clone(), mounts, held: [None; FOLDERS.len()] }
+    }
+
+    /// The list of mounts: it has urgent data (POLLPRI) when they change.
+    pub fn mounts(&self) -> Option<BorrowedFd<'_>> {
+        self.mounts.as_ref().map(AsFd::as_fd)
     }
 
     /// The folders that are there now are those that are used.
@@ -66,8 +67,7 @@ mod tests {
     fn a_folder_that_is_another_one_now_is_noticed() {
         let tree = Tree::new();
         tree.dir("run/udev/data").dir("run/udev/tags");
-        let poll = mio::Poll::new().unwrap();
-        let mut places = Places::new(&tree.roots(), &Sources::new(&poll).unwrap());
+        let mut places = Places::new(&tree.roots());
         assert!(!places.are_held());
         for change in ["run/udev/data", "run/udev/tags", "run/udev"] {
             places.note();

@@ -5,25 +5,16 @@
 //! that was written to while its event runs is not watched, so that our own rules do not trigger us.
 
 use super::places::Places;
-use super::shell::{Caller, Shell};
-use super::source::{Source, Sources};
-use crate::engine::Input;
-use crate::model::device::lies_in;
-use crate::model::operation::{Operation, OperationReply};
 use crate::model::{DeviceId, Errno};
 use crate::sys::inotify::Inotify;
 use crate::world::watch_dir::WatchDir;
 use crate::world::{Roots, database, nodes};
-use bstr::{BStr, BString, ByteSlice};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use bstr::{BStr, BString};
+use std::collections::{HashMap, VecDeque};
 use std::ffi::{CString, OsStr};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::time::Duration;
-
-/// A partition table is re-read within this time, or the disk is triggered instead.
-const RE_READ_LIMIT: Duration = Duration::from_secs(60);
 
 /// Reads of the inotify descriptor in one go.
 const MAX_READS: usize = 16;
@@ -79,9 +70,8 @@ pub struct Watches {
 
 impl Watches {
     /// Watches nothing yet.
-    pub fn new(roots: &Roots, dir: Option<WatchDir>, sources: &Sources) -> io::Result<Watches> {
+    pub fn new(roots: &Roots, dir: Option<WatchDir>) -> io::Result<Watches> {
         let inotify = Inotify::new()?;
-        sources.add(inotify.as_fd(), Source::Inotify)?;
         Ok(Watches {
             roots: roots.clone(),
             inotify,
@@ -92,15 +82,25 @@ impl Watches {
             by_id: HashMap::new(),
             unwatched: HashMap::new(),
             folders: HashMap::new(),
-            places: Places::new(roots, sources),
+            places: Places::new(roots),
             folder_changes: Vec::new(),
             written: VecDeque::new(),
             ready: false,
         })
     }
 
+    /// Readable when [`Watches::read`] has something, which is to be told by [`Watches::set_ready`].
+    pub fn inotify(&self) -> BorrowedFd<'_> {
+        self.inotify.as_fd()
+    }
+
+    /// Has urgent data when [`Watches::doubt_folders`] is to be told; None where there is no /proc.
+    pub fn mounts(&self) -> Option<BorrowedFd<'_>> {
+        self.places.mounts()
+    }
+
     /// Notes here from now on what is watched.
-    pub(super) fn set_dir(&mut self, dir: WatchDir) {
+    pub fn set_dir(&mut self, dir: WatchDir) {
         self.dir = Some(dir);
         self.note_all();
     }
@@ -118,12 +118,12 @@ impl Watches {
     }
 
     /// The devices whose nodes could not be watched.
-    pub(super) fn unwatched(&self) -> impl Iterator<Item = &DeviceId> {
+    pub fn unwatched(&self) -> impl Iterator<Item = &DeviceId> {
         self.unwatched.keys()
     }
 
     /// Watches the node of a device that could not be watched, if it still is to be.
-    pub(super) fn finish(&mut self, id: &DeviceId) {
+    pub fn finish(&mut self, id: &DeviceId) {
         let Some(devnode) = self.unwatched.remove(id) else { return };
         if let Err(error) = self.add_watch(id, devnode.as_ref()) {
             log::debug!("Cannot watch {devnode} yet: {error}");
@@ -131,7 +131,7 @@ impl Watches {
     }
 
     /// Notes what is watched, where that failed for want of room.
-    pub(super) fn finish_notes(&mut self) {
+    pub fn finish_notes(&mut self) {
         if self.is_unnoted {
             if self.dir.is_none() {
                 self.dir =
@@ -142,12 +142,12 @@ impl Watches {
     }
 
     /// Whether the folder where watches are noted was found gone since this was last asked.
-    pub(super) fn take_missing(&mut self) -> bool {
+    pub fn take_missing(&mut self) -> bool {
         std::mem::take(&mut self.is_missing)
     }
 
     /// Watches the folders of `/run/udev` that are there now.
-    pub(super) fn watch_folders(&mut self) {
+    pub fn watch_folders(&mut self) {
         self.places.note();
         for (number, _) in self.folders.drain() {
             // The kernel has dropped it already if the folder is gone.
@@ -166,7 +166,7 @@ impl Watches {
     }
 
     /// Watches the folder of a tag: every entry that is removed is told of. False if it cannot be.
-    pub(super) fn watch_tag(&mut self, tag: &BString) -> bool {
+    pub fn watch_tag(&mut self, tag: &BString) -> bool {
         self.watch_folder(&[b"udev/tags/", tag.as_slice()].concat(), Folder::Tag(tag.clone()))
     }
 
@@ -190,17 +190,17 @@ impl Watches {
     }
 
     /// Mounts have changed.
-    pub(super) fn doubt_folders(&mut self) {
+    pub fn doubt_folders(&mut self) {
         self.folder_changes.push(FolderChange::Mounts);
     }
 
     /// Whether the folders are those that were watched last.
-    pub(super) fn are_folders_in_place(&self) -> bool {
+    pub fn are_folders_in_place(&self) -> bool {
         self.places.are_held()
     }
 
     /// What has become of folders since this was last called.
-    pub(super) fn take_folder_changes(&mut self) -> Vec<FolderChange> {
+    pub fn take_folder_changes(&mut self) -> Vec<FolderChange> {
         std::mem::take(&mut self.folder_changes)
     }
 
@@ -224,7 +224,7 @@ impl Watches {
     }
 
     /// What an earlier daemon watched.
-    fn read_old(&self) -> Vec<DeviceId> {
+    pub fn read_old(&self) -> Vec<DeviceId> {
         let Some(dir) = &self.dir else { return Vec::new() };
         dir.read_old().unwrap_or_else(|error| {
             log::warn!("Cannot learn which nodes were watched: {error}");
@@ -233,7 +233,7 @@ impl Watches {
     }
 
     /// What is on disk of an earlier daemon goes: all that is to be watched is.
-    fn end_restoring(&mut self) {
+    pub fn end_restoring(&mut self) {
         self.note_all();
         if let Some(Err(error)) = self.dir.as_ref().map(WatchDir::remove_old) {
             log::warn!("Cannot remove the notes of an earlier daemon: {error}");
@@ -364,140 +364,6 @@ impl Watches {
     }
 }
 
-/// What was begun because nodes were written to (partition tables read again, devices triggered), numbered
-/// in order. All of it may cause events, so until it has ended the queue is not empty.
-#[derive(Debug, Default)]
-pub struct FollowUps {
-    begun: u64,
-    /// With the devpath of the disk whose table is read.
-    under_way: BTreeMap<u64, Option<BString>>,
-}
-
-impl FollowUps {
-    fn begin(&mut self, disk: Option<BString>) -> u64 {
-        self.begun += 1;
-        self.under_way.insert(self.begun, disk);
-        self.begun
-    }
-
-    /// Whether the partition table is being read of the disk that this device is, or is a part of.
-    pub(super) fn reads_table_of(&self, devpath: &[u8]) -> bool {
-        self.under_way.values().flatten().any(|disk| lies_in(devpath, disk))
-    }
-
-    /// The disk whose table was read, if that is what has ended.
-    fn end(&mut self, number: u64) -> Option<BString> {
-        self.under_way.remove(&number).flatten()
-    }
-
-    /// The lowest number that is under way.
-    pub fn oldest(&self) -> Option<u64> {
-        self.under_way.first_key_value().map(|(&number, _)| number)
-    }
-
-    /// The highest number that was begun.
-    pub fn newest(&self) -> Option<u64> {
-        Some(self.begun).filter(|&begun| begun > 0)
-    }
-}
-
-impl Shell {
-    /// Watches again what an earlier daemon watched.
-    pub(super) fn restore_watches(&mut self) {
-        for id in self.world.watches.read_old() {
-            // Its first event did not come to its end.
-            if !self.world.database.has_record(&id) {
-                continue;
-            }
-            let device = self.sysfs.device_of_id(&id).and_then(|devpath| self.sysfs.device(&devpath));
-            let Some(devnode) = device.and_then(|d| d.devnode) else { continue };
-            if let Err(error) = self.world.watches.add_watch(&id, devnode.as_bstr()) {
-                log::debug!("Cannot watch {devnode} again: {error}");
-            }
-        }
-        self.world.watches.end_restoring();
-    }
-
-    /// The node of this device was closed after writing: its partition table is re-read where it is a
-    /// whole disk, a `change` is triggered for anything else.
-    pub(super) fn node_was_written(&mut self, id: &DeviceId) {
-        let Some(device) = self.sysfs.device_of_id(id).and_then(|devpath| self.sysfs.device(&devpath)) else {
-            return;
-        };
-        if device.is_block() {
-            self.inbox.push_back(Input::DiskMayBeFree { devpath: device.devpath.clone() });
-        }
-        let is_disk = device.is_block()
-            && device.devtype.as_ref().is_some_and(|t| t == "disk")
-            && !device.sysname.starts_with(b"dm-");
-        match device.devnode {
-            Some(devnode) if is_disk => {
-                let path =
-                    |root: std::path::PathBuf| BString::from(root.into_os_string().into_encoded_bytes());
-                let operation = Operation::ReReadPartitions {
-                    devnode: path(self.roots.locate(&devnode)),
-                    syspath: path(self.sysfs.path(&device.devpath)),
-                };
-                let follow_up = self.world.follow_ups.begin(Some(device.devpath.clone()));
-                self.mark_queue();
-                let caller = Caller::ReRead { devpath: device.devpath, follow_up };
-                self.request_helper(caller, operation, self.now + RE_READ_LIMIT);
-            }
-            _ => self.trigger("change", &[device.devpath]),
-        }
-    }
-
-    /// Where the kernel sends no events itself, the disk and its partitions are triggered.
-    pub(super) fn partitions_re_read(&mut self, devpath: &BStr, reply: &OperationReply) {
-        if *reply == OperationReply::Partitions(Ok(true)) {
-            return;
-        }
-        if let Some(errno) = reply.errno() {
-            log::debug!("{devpath}: partition table not read again: {errno}");
-        }
-        let mut devices = vec![devpath.to_owned()];
-        for name in self.sysfs.list(devpath, b"") {
-            let child = BString::from([devpath.as_bytes(), b"/", &name].concat());
-            if self.sysfs.exists(&child, b"partition") {
-                devices.push(child);
-            }
-        }
-        self.trigger("change", &devices);
-    }
-
-    /// Has a helper write to the `uevent` files of these devices.
-    pub(super) fn trigger(&mut self, action: &str, devpaths: &[BString]) {
-        let syspath =
-            |devpath: &BString| self.sysfs.path(devpath).into_os_string().into_encoded_bytes().into();
-        let syspaths = devpaths.iter().map(syspath).collect();
-        let operation = Operation::Trigger { text: action.into(), syspaths };
-        let follow_up = self.world.follow_ups.begin(None);
-        self.mark_queue();
-        let caller = Caller::Trigger { follow_up, again: Some(operation.clone()) };
-        self.request_helper(caller, operation, self.now + RE_READ_LIMIT);
-    }
-
-    /// A trigger has ended; one whose helper died is tried once more.
-    pub(super) fn triggered(&mut self, follow_up: u64, again: Option<Operation>, reply: &OperationReply) {
-        if let (OperationReply::Died, Some(operation)) = (reply, again) {
-            let caller = Caller::Trigger { follow_up, again: None };
-            return self.request_helper(caller, operation, self.now + RE_READ_LIMIT);
-        }
-        if let Some(errno) = reply.errno() {
-            log::warn!("Cannot trigger devices whose nodes were written to: {errno}");
-        }
-        self.end_follow_up(follow_up);
-    }
-
-    /// The events that it caused are in the queue before anyone calls it through.
-    pub(super) fn end_follow_up(&mut self, number: u64) {
-        if let Some(devpath) = self.world.follow_ups.end(number) {
-            self.inbox.push_back(Input::DiskMayBeFree { devpath });
-        }
-        self.intake.set_ready();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -516,10 +382,8 @@ mod tests {
                 return None;
             }
         }
-        let poll = mio::Poll::new().unwrap();
-        let sources = Sources::new(&poll).unwrap();
         let udev = Dir::open(&tree.path("run/udev")).unwrap();
-        let watches = Watches::new(&tree.roots(), Some(WatchDir::open(&udev).unwrap()), &sources).unwrap();
+        let watches = Watches::new(&tree.roots(), Some(WatchDir::open(&udev).unwrap())).unwrap();
         Some((tree, watches))
     }
 
@@ -565,10 +429,8 @@ mod tests {
         for entry in ["a/n1", "b/n1"] {
             tree.file(&format!("run/udev/tags/{entry}"), "");
         }
-        let poll = mio::Poll::new().unwrap();
-        let sources = Sources::new(&poll).unwrap();
         let open = || WatchDir::open(&Dir::open(&tree.path("run/udev")).unwrap()).unwrap();
-        let mut watches = Watches::new(&tree.roots(), Some(open()), &sources).unwrap();
+        let mut watches = Watches::new(&tree.roots(), Some(open())).unwrap();
         watches.watch_folders();
         let tags = ["a", "b", "c", "none"].map(BString::from);
         assert_eq!(tags.each_ref().map(|tag| watches.watch_tag(tag)), [true, true, true, false]);

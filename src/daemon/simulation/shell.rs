@@ -5,25 +5,23 @@
 
 use super::kernel::Kernel;
 use super::random::Random;
-use crate::daemon::coldplug::Action;
-use crate::daemon::interrupted::Interrupted;
-use crate::daemon::resync::{Removal, Removed};
-use crate::daemon::source::Sources;
-use crate::daemon::task::{Pending, Task, World};
-use crate::daemon::unfinished::Left;
-use crate::daemon::watch::Watches;
 use crate::engine::{AtOnce, Engine, EngineConfig, Input, JobId, Output, Reply, Tried};
 use crate::links::Table;
 use crate::links::exchange::{Ended, Errand, Exchange};
 use crate::model::effect::{Done, Effect};
 use crate::model::need::{Exit, Fact, Need};
-use crate::model::{DeviceId, Event, IfIndex, Now, SeqNum, announcement};
+use crate::model::{DeviceId, Event, IfIndex, Now, SeqNum, Trigger, announcement};
 use crate::rules::ask::{Attr, Subject};
 use crate::rules::program::RuleSet;
 use crate::rules::{Answer, Ask};
+use crate::tasks::gone::{Removal, Removed};
+use crate::tasks::interrupted::Interrupted;
+use crate::tasks::unfinished::Left;
+use crate::tasks::{Pending, Stores, Task};
 use crate::world::Roots;
 use crate::world::database;
 use crate::world::watch_dir::WatchDir;
+use crate::world::watches::Watches;
 use bstr::BString;
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::io;
@@ -73,10 +71,8 @@ enum Doubt {
 
 pub struct Daemon {
     pub engine: Engine,
-    pub world: World,
+    pub stores: Stores,
     pub links: Exchange<JobId>,
-    /// Keeps what is watched open.
-    _poll: mio::Poll,
     pub now: Now,
     parked: Vec<Parked>,
     /// Of the last request for a link.
@@ -107,7 +103,7 @@ pub struct Daemon {
 
 /// Replies at once to most of the requests.
 struct Here<'a> {
-    world: &'a mut World,
+    stores: &'a mut Stores,
     table: &'a mut Table,
     kernel: &'a Kernel,
     random: &'a mut Random,
@@ -132,8 +128,8 @@ impl Here<'_> {
             }
             _ => {}
         }
-        begin_turn(self.world, self.random);
-        let reply = self.world.attempt(self.table, job, event, task, facts)?;
+        begin_turn(self.stores, self.random);
+        let reply = self.stores.attempt(self.table, job, event, task, facts)?;
         if let Task::Effect(Effect::Announce { datagram }) = task {
             self.announced.push(taken_apart(event, datagram));
         }
@@ -147,7 +143,7 @@ impl Here<'_> {
         Ok(match self.attempt(job, event, &task, &[]) {
             Ok(reply) => Tried::Replied(reply),
             Err(need) => {
-                self.world.pending.insert(job, Pending { task, facts: Vec::new() });
+                self.stores.pending.insert(job, Pending { task, facts: Vec::new() });
                 self.needs.push((job, need));
                 Tried::Taken
             }
@@ -180,8 +176,8 @@ impl AtOnce for Here<'_> {
 }
 
 /// Work of many parts may pause after each of them.
-fn begin_turn(world: &mut World, random: &mut Random) {
-    world.turn.begin_short(1 + random.below(4));
+fn begin_turn(stores: &mut Stores, random: &mut Random) {
+    stores.turn.begin_short(1 + random.below(4));
 }
 
 fn taken_apart(event: &Event, datagram: &[u8]) -> Announced {
@@ -193,10 +189,10 @@ fn taken_apart(event: &Event, datagram: &[u8]) -> Announced {
 }
 
 /// Devices whose folders are these.
-fn trigger(kernel: &mut Kernel, wanted: Vec<(Action, BString)>) {
+fn trigger(kernel: &mut Kernel, wanted: Vec<(Trigger, BString)>) {
     for (action, devpath) in wanted {
         if let Some(id) = kernel.id_at(&devpath) {
-            kernel.trigger(if action == Action::Add { "add" } else { "change" }, &id);
+            kernel.trigger(if action == Trigger::Add { "add" } else { "change" }, &id);
         }
     }
 }
@@ -211,19 +207,16 @@ impl Daemon {
         now: Now,
     ) -> io::Result<Daemon> {
         kernel.listening = true;
-        let poll = mio::Poll::new()?;
-        let sources = Sources::new(&poll)?;
         let udev = database::open_udev_dir(&roots.run)?;
-        let watches = Watches::new(roots, Some(WatchDir::open(&udev)?), &sources)?;
+        let watches = Watches::new(roots, Some(WatchDir::open(&udev)?))?;
         let builtins = crate::builtin::Builtins::load(roots, b"", None).0;
-        let mut world = World::open(roots, builtins, watches, None)?;
-        world.answers.believe_the_links();
-        let interrupted = Box::new(world.list_interrupted());
+        let mut stores = Stores::open(roots, builtins, watches, None)?;
+        stores.answers.believe_the_links();
+        let interrupted = Box::new(stores.list_interrupted());
         let mut daemon = Daemon {
             engine: Engine::new(config, rules),
-            world,
+            stores,
             links: Exchange::default(),
-            _poll: poll,
             now,
             parked: Vec::new(),
             ticket: 0,
@@ -252,9 +245,9 @@ impl Daemon {
     /// One turn of the loop; at most `starts` events are started. Between two of them the kernel goes on.
     pub fn turn(&mut self, kernel: &mut Kernel, random: &mut Random, starts: usize) {
         self.now = kernel.now;
-        self.world.watches.set_ready();
-        self.world.watches.read();
-        self.world.take_folder_changes();
+        self.stores.watches.set_ready();
+        self.stores.watches.read();
+        self.stores.take_folder_changes();
         let mut inbox = Vec::new();
         if std::mem::take(&mut kernel.uevents_lost) {
             self.look_at_all();
@@ -293,7 +286,7 @@ impl Daemon {
     pub fn has_work(&self) -> bool {
         let links_go_on = self.links.holds() || self.links.has_waiting(self.now);
         let is_resting = !self.resting.is_empty() || !self.removals.is_empty();
-        let is_finishing = self.world.unfinished.is_finishing();
+        let is_finishing = self.stores.unfinished.is_finishing();
         let waits = !self.facts.is_empty() || self.engine.can_start() || !self.behind.is_empty();
         waits || links_go_on || is_resting || is_finishing
     }
@@ -305,7 +298,7 @@ impl Daemon {
             && self.doubt.is_none()
             && self.resync.is_none()
             && !self.is_unmendable
-            && !self.world.is_unfinished()
+            && !self.stores.is_unfinished()
             && self.open.is_empty()
             && self.parked.is_empty()
             && self.behind.is_empty()
@@ -323,8 +316,8 @@ impl Daemon {
             self.parked,
             self.links.table.is_stale(),
             self.is_unmendable,
-            self.world.is_unfinished(),
-            self.world.unfinished,
+            self.stores.is_unfinished(),
+            self.stores.unfinished,
             (self.links.timeout(), self.links.wants_dump(), self.dump_not_before),
             self.announced.last()
         )
@@ -343,7 +336,7 @@ impl Daemon {
         // What was interrupted comes first.
         let is_first = matches!(self.doubt, Some(Doubt::Interrupted(_)));
         let resync = self.resync.map(|(at, _)| at).filter(|_| !is_first);
-        let unfinished = self.world.unfinished.timeout();
+        let unfinished = self.stores.unfinished.timeout();
         let dump = self.links.wants_dump().then_some(self.dump_not_before);
         parked
             .chain(dump)
@@ -381,24 +374,24 @@ impl Daemon {
 
     /// As in [`crate::daemon::unfinished`].
     fn finish_what_failed(&mut self) {
-        let is_needed = self.world.is_unfinished() || self.is_unmendable;
-        if self.world.unfinished.is_finishing() || !self.world.unfinished.is_due(is_needed, self.now) {
+        let is_needed = self.stores.is_unfinished() || self.is_unmendable;
+        if self.stores.unfinished.is_finishing() || !self.stores.unfinished.is_due(is_needed, self.now) {
             return;
         }
         if self.is_unmendable {
-            self.world.mend_folders();
+            self.stores.mend_folders();
             return self.mend();
         }
-        if !self.world.look_for_room() {
+        if !self.stores.look_for_room() {
             return self.mend();
         }
-        self.world.begin_finishing();
+        self.stores.begin_finishing();
     }
 
     fn go_on_finishing(&mut self, kernel: &mut Kernel, random: &mut Random) {
-        while self.world.unfinished.is_finishing() && random.chance(4, 5) {
-            begin_turn(&mut self.world, random);
-            if let Some(wanted) = self.world.go_on_finishing(&mut self.links.table, &self.engine) {
+        while self.stores.unfinished.is_finishing() && random.chance(4, 5) {
+            begin_turn(&mut self.stores, random);
+            if let Some(wanted) = self.stores.go_on_finishing(&mut self.links.table, &self.engine) {
                 trigger(kernel, wanted);
             }
         }
@@ -406,10 +399,10 @@ impl Daemon {
 
     fn go_on_removing(&mut self, random: &mut Random) {
         for mut removal in std::mem::take(&mut self.removals) {
-            begin_turn(&mut self.world, random);
-            match self.world.go_on_removing(&mut self.links.table, &self.engine, &mut removal) {
+            begin_turn(&mut self.stores, random);
+            match self.stores.go_on_removing(&mut self.links.table, &self.engine, &mut removal) {
                 Removed::Partly => self.removals.push(removal),
-                Removed::IsBusy => self.world.unfinished.is_left(&removal.id, removal.left),
+                Removed::IsBusy => self.stores.unfinished.is_left(&removal.id, removal.left),
                 Removed::Whole | Removed::IsThere => {}
             }
         }
@@ -417,10 +410,10 @@ impl Daemon {
 
     /// As in [`crate::daemon::mend`].
     fn mend(&mut self) {
-        if self.world.watches.take_missing() && self.world.mended.is_none() {
-            self.world.mend_folders();
+        if self.stores.watches.take_missing() && self.stores.mended.is_none() {
+            self.stores.mend_folders();
         }
-        match self.world.mended.take() {
+        match self.stores.mended.take() {
             Some(Ok(())) => {
                 self.is_unmendable = false;
                 self.look_at_all();
@@ -433,7 +426,7 @@ impl Daemon {
     /// One input to the engine, and what it wants then.
     pub fn input(&mut self, input: Input, kernel: &mut Kernel, random: &mut Random) {
         let mut here = Here {
-            world: &mut self.world,
+            stores: &mut self.stores,
             table: &mut self.links.table,
             kernel,
             random,
@@ -464,7 +457,7 @@ impl Daemon {
     }
 
     fn learn(&mut self, job: JobId, fact: Fact, kernel: &mut Kernel, random: &mut Random) {
-        if let Some(mut pending) = self.world.pending.remove(&job) {
+        if let Some(mut pending) = self.stores.pending.remove(&job) {
             pending.learn(fact);
             self.attempt(job, pending, kernel, random);
         }
@@ -476,7 +469,7 @@ impl Daemon {
     fn attempt(&mut self, job: JobId, pending: Pending, kernel: &mut Kernel, random: &mut Random) {
         let Some(event) = self.engine.event(job) else { return };
         let mut here = Here {
-            world: &mut self.world,
+            stores: &mut self.stores,
             table: &mut self.links.table,
             kernel,
             random,
@@ -486,7 +479,7 @@ impl Daemon {
         match here.attempt(job, event, &pending.task, &pending.facts) {
             Ok(reply) => self.replies.push_back(reply.into_input(job)),
             Err(need) => {
-                self.world.pending.insert(job, pending);
+                self.stores.pending.insert(job, pending);
                 self.meet(job, need);
             }
         }
@@ -636,17 +629,17 @@ impl Daemon {
         self.resync = None;
         let ids: Vec<String> = kernel.devices.keys().cloned().collect();
         for id in &ids {
-            let known = DeviceId::parse(id.as_bytes()).is_some_and(|id| self.world.database.has_record(&id));
+            let known = DeviceId::parse(id.as_bytes()).is_some_and(|id| self.stores.database.has_record(&id));
             kernel.trigger(if known { "change" } else { "add" }, id);
         }
         let is_absent = |id: &&DeviceId| !kernel.devices.contains_key(&id.to_string());
-        let mut known = self.world.all_known();
+        let mut known = self.stores.all_known();
         known.extend(self.engine.devices());
         self.doubt = Some(Doubt::Look(known.iter().filter(is_absent).cloned().collect()));
     }
 
     fn is_gone(&self, id: &DeviceId) -> bool {
-        self.world.is_gone(&self.links.table, id)
+        self.stores.is_gone(&self.links.table, id)
     }
 
     fn go_on_with_doubt(&mut self, kernel: &mut Kernel, random: &mut Random) {
@@ -661,17 +654,17 @@ impl Daemon {
                     return;
                 }
                 interrupted.until = None;
-                let (world, engine, now) = (&mut self.world, &self.engine, self.now);
+                let (stores, engine, now) = (&mut self.stores, &self.engine, self.now);
                 let mut goes_on = true;
                 while goes_on && interrupted.until.is_none() && random.chance(9, 10) {
-                    begin_turn(world, random);
-                    goes_on = world.look_at_interrupted(&self.links.table, engine, &mut interrupted, now);
+                    begin_turn(stores, random);
+                    goes_on = stores.look_at_interrupted(&self.links.table, engine, &mut interrupted, now);
                 }
                 self.doubt = Some(match goes_on {
                     true => Doubt::Interrupted(interrupted),
                     false => {
                         trigger(kernel, interrupted.take_wanted());
-                        Doubt::Look(self.world.all_known().into_iter().collect())
+                        Doubt::Look(self.stores.all_known().into_iter().collect())
                     }
                 });
             }
@@ -697,7 +690,7 @@ impl Daemon {
     fn remove_device(&mut self, id: &DeviceId, number: &mut SeqNum) {
         let removal = self.engine.free_below(*number).and_then(|free| {
             *number = free;
-            self.world.database.removal(id, free)
+            self.stores.database.removal(id, free)
         });
         match removal {
             Some(removal) => {
@@ -705,7 +698,7 @@ impl Daemon {
                 self.engine.handle(Input::Uevent(removal), self.now, &mut crate::engine::Never);
             }
             None => {
-                let removal = self.world.begin_removing(id, Left::IfGone);
+                let removal = self.stores.begin_removing(id, Left::IfGone);
                 self.removals.push(removal);
             }
         }

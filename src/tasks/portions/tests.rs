@@ -1,8 +1,4 @@
 use super::*;
-use crate::daemon::resync::{Removal, Removed};
-use crate::daemon::source::Sources;
-use crate::daemon::unfinished::Left;
-use crate::daemon::watch::Watches;
 use crate::engine::{Engine, EngineConfig, Input, JobId, Never};
 use crate::links::Table;
 use crate::model::effect::Done;
@@ -10,15 +6,17 @@ use crate::model::event::OrderedSet;
 use crate::model::record::Record;
 use crate::model::{Errno, Uevent};
 use crate::rules::compile::{Accounts, CompileOptions, compile};
+use crate::tasks::gone::{Removal, Removed};
+use crate::tasks::unfinished::Left;
 use crate::world::tree::Tree;
+use crate::world::watches::Watches;
 
-fn world(tree: &Tree) -> World {
+fn stores(tree: &Tree) -> Stores {
     tree.dir("run").dir("dev").dir("sys");
     let roots = tree.roots();
-    let sources = Sources::new(&mio::Poll::new().unwrap()).unwrap();
-    let watches = Watches::new(&roots, None, &sources).unwrap();
+    let watches = Watches::new(&roots, None).unwrap();
     let builtins = crate::builtin::Builtins::load(&roots, b"", None).0;
-    World::open(&roots, builtins, watches, None).unwrap()
+    Stores::open(&roots, builtins, watches, None).unwrap()
 }
 
 fn uevent() -> Uevent {
@@ -39,14 +37,14 @@ fn perform(effects: &[Effect], parts: usize) -> (Vec<Done>, usize, Vec<String>) 
     let tree = Tree::new();
     // One tag cannot be indexed, one symlink not be made.
     tree.file("run/udev/tags/bad", "").dir("dev/taken/in");
-    let (mut world, event) = (world(&tree), event());
+    let (mut stores, event) = (stores(&tree), event());
     let (mut done, mut turns) = (Vec::new(), 0);
     for effect in effects {
         let mut facts = Vec::new();
         loop {
             turns += 1;
-            world.turn.begin_short(parts);
-            match world.perform(&mut Table::new(), JobId(1), &event, effect, &facts) {
+            stores.turn.begin_short(parts);
+            match stores.perform(&mut Table::new(), JobId(1), &event, effect, &facts) {
                 Ok(how) => break done.push(how),
                 Err(Need::Turn(progress)) => facts = vec![Fact::Turn(progress)],
                 Err(need) => panic!("needs {need:?}"),
@@ -103,18 +101,18 @@ fn wherever_turns_end_the_same_is_done_and_the_same_fails() {
 #[test]
 fn what_an_event_that_ended_half_way_has_left_goes_in_portions_behind_the_record() {
     let tree = Tree::new();
-    let (mut world, event) = (world(&tree), event());
+    let (mut stores, event) = (stores(&tree), event());
     let id = event.device.id().unwrap();
     let mut perform = |effect: &Effect, facts: &[Fact]| {
-        world.turn.begin_short(2);
-        world.perform(&mut Table::new(), JobId(1), &event, effect, facts)
+        stores.turn.begin_short(2);
+        stores.perform(&mut Table::new(), JobId(1), &event, effect, facts)
     };
     let claim = names(&["a", "b", "c", "d"]);
     let effect =
         Effect::Links { id: id.clone(), devnode: "/dev/d".into(), priority: 0, release: vec![], claim };
     let Err(Need::Turn(progress)) = perform(&effect, &[]) else { panic!("it has time for two") };
     assert_eq!(perform(&effect, &[Fact::Turn(progress)]), Ok(Done::Ok));
-    world.unfinished.end_half_way(&id);
+    stores.unfinished.end_half_way(&id);
     let record = crate::model::record::Record { links: ["b"].into_iter().collect(), ..Default::default() };
     let effect = Effect::WriteRecord {
         id: id.clone(),
@@ -123,15 +121,15 @@ fn what_an_event_that_ended_half_way_has_left_goes_in_portions_behind_the_record
         keep_empty: true,
         is_end: false,
     };
-    world.turn.begin_short(2);
-    let tried = world.perform(&mut Table::new(), JobId(1), &event, &effect, &[]);
+    stores.turn.begin_short(2);
+    let tried = stores.perform(&mut Table::new(), JobId(1), &event, &effect, &[]);
     let Err(Need::Turn(progress)) = tried else { panic!("three symlinks are to go: {tried:?}") };
-    assert!(world.database.has_record(&id) && world.claims.claims().links_of(&id).len() == 2);
+    assert!(stores.database.has_record(&id) && stores.claims.claims().links_of(&id).len() == 2);
     // It is not written again.
     std::fs::remove_file(tree.path("run/udev/data/b8:1")).unwrap();
-    let tried = world.perform(&mut Table::new(), JobId(1), &event, &effect, &[Fact::Turn(progress)]);
+    let tried = stores.perform(&mut Table::new(), JobId(1), &event, &effect, &[Fact::Turn(progress)]);
     assert_eq!(tried, Ok(Done::Ok));
-    assert_eq!(world.claims.claims().links_of(&id), ["b"]);
+    assert_eq!(stores.claims.claims().links_of(&id), ["b"]);
     assert!(!tree.path("run/udev/data/b8:1").exists());
 }
 
@@ -145,15 +143,15 @@ fn the_clock_is_looked_at_once_for_each_portion() {
     assert!((0..10 * PORTION).all(|_| turn.goes_on(1)));
 }
 
-/// A world in which an earlier daemon has left a device with these symlinks and tags.
-fn world_of_old(tree: &Tree, links: &[&str], tags: &[&str]) -> (World, DeviceId) {
+/// A stores in which an earlier daemon has left a device with these symlinks and tags.
+fn stores_of_old(tree: &Tree, links: &[&str], tags: &[&str]) -> (Stores, DeviceId) {
     let id = event().device.id().unwrap();
-    let mut before = world(tree);
+    let mut before = stores(tree);
     assert!(before.claims.apply(&id, b"/dev/d", 0, &[], &names(links)).is_empty());
     before.database.add_tags(&id, &names(tags)).unwrap();
     let record = record_with(links, tags);
     before.database.write_record(&id, &record, Sticky::No, true).unwrap();
-    (world(tree), id)
+    (stores(tree), id)
 }
 
 fn record_with(links: &[&str], tags: &[&str]) -> Record {
@@ -180,36 +178,36 @@ impl Accounts for NoAccounts {
 #[test]
 fn a_device_that_comes_back_while_what_it_left_is_removed_keeps_what_is_new() {
     let (old, tags) = (["a", "b", "c", "d", "e"], ["x"]);
-    let go_on = |world: &mut World, engine: &Engine, removal: &mut Removal| {
-        world.turn.begin_short(3);
-        world.go_on_removing(&mut Table::new(), engine, removal)
+    let go_on = |stores: &mut Stores, engine: &Engine, removal: &mut Removal| {
+        stores.turn.begin_short(3);
+        stores.go_on_removing(&mut Table::new(), engine, removal)
     };
 
     // It stays away.
     let tree = Tree::new();
     tree.dir("sys/dev/block");
-    let (mut world, id) = world_of_old(&tree, &old, &tags);
+    let (mut stores, id) = stores_of_old(&tree, &old, &tags);
     let mut engine = idle_engine();
-    let mut removal = world.begin_removing(&id, Left::IfGone);
-    assert_eq!(go_on(&mut world, &engine, &mut removal), Removed::Partly);
-    assert_eq!(go_on(&mut world, &engine, &mut removal), Removed::Whole);
-    assert!(world.claims.claims().is_empty() && !world.database.has_record(&id));
-    assert!(!world.unfinished.ends_half_way(&id));
+    let mut removal = stores.begin_removing(&id, Left::IfGone);
+    assert_eq!(go_on(&mut stores, &engine, &mut removal), Removed::Partly);
+    assert_eq!(go_on(&mut stores, &engine, &mut removal), Removed::Whole);
+    assert!(stores.claims.claims().is_empty() && !stores.database.has_record(&id));
+    assert!(!stores.unfinished.ends_half_way(&id));
 
     // Its event waits.
     let tree = Tree::new();
     tree.dir("sys/dev/block");
-    let (mut world, id) = world_of_old(&tree, &old, &tags);
-    let mut removal = world.begin_removing(&id, Left::IfGone);
-    assert_eq!(go_on(&mut world, &engine, &mut removal), Removed::Partly);
+    let (mut stores, id) = stores_of_old(&tree, &old, &tags);
+    let mut removal = stores.begin_removing(&id, Left::IfGone);
+    assert_eq!(go_on(&mut stores, &engine, &mut removal), Removed::Partly);
     let uevent = Input::Uevent(uevent());
     engine.handle(uevent, Now::ZERO, &mut Never);
-    assert_eq!(go_on(&mut world, &engine, &mut removal), Removed::IsBusy);
+    assert_eq!(go_on(&mut stores, &engine, &mut removal), Removed::IsBusy);
 
     // Its event was handled: no more goes than it wanted, and what it did not know of went with its record.
     let engine = idle_engine();
     tree.file("sys/dev/block/8:1/uevent", "");
-    assert!(world.claims.apply(&id, b"/dev/d", 0, &[], &names(&["a", "d"])).is_empty());
+    assert!(stores.claims.apply(&id, b"/dev/d", 0, &[], &names(&["a", "d"])).is_empty());
     let effect = Effect::WriteRecord {
         id: id.clone(),
         record: Arc::new(record_with(&["a", "d"], &["y"])),
@@ -217,11 +215,11 @@ fn a_device_that_comes_back_while_what_it_left_is_removed_keeps_what_is_new() {
         keep_empty: true,
         is_end: false,
     };
-    world.turn.begin_short(100);
-    assert_eq!(world.perform(&mut Table::new(), JobId(1), &event(), &effect, &[]), Ok(Done::Ok));
-    assert_eq!(go_on(&mut world, &engine, &mut removal), Removed::IsThere);
+    stores.turn.begin_short(100);
+    assert_eq!(stores.perform(&mut Table::new(), JobId(1), &event(), &effect, &[]), Ok(Done::Ok));
+    assert_eq!(go_on(&mut stores, &engine, &mut removal), Removed::IsThere);
     assert_eq!(
-        (world.claims.claims().links_of(&id), world.database.has_record(&id)),
+        (stores.claims.claims().links_of(&id), stores.database.has_record(&id)),
         (names(&["a", "d"]), true)
     );
 }
@@ -232,21 +230,21 @@ fn a_device_whose_record_changes_while_it_is_brought_in_line_is_looked_at_anew()
     tree.file("sys/devices/d/uevent", "MAJOR=8\nMINOR=1\nDEVNAME=d\n")
         .link("sys/dev/block/8:1", "../../devices/d");
     tree.link("sys/devices/d/subsystem", "../../class/block");
-    let (mut world, id) = world_of_old(&tree, &["a"], &[]);
+    let (mut stores, id) = stores_of_old(&tree, &["a"], &[]);
     // Its event ended before it had claimed all.
     let record = record_with(&["a", "b", "c", "d", "e"], &[]);
-    world.database.write_record(&id, &record, Sticky::No, true).unwrap();
+    stores.database.write_record(&id, &record, Sticky::No, true).unwrap();
     let (table, engine) = (Table::new(), idle_engine());
-    let mut interrupted = world.list_interrupted();
-    let mut look = |world: &mut World| {
-        world.turn.begin_short(2);
-        world.look_at_interrupted(&table, &engine, &mut interrupted, Now::ZERO)
+    let mut interrupted = stores.list_interrupted();
+    let mut look = |stores: &mut Stores| {
+        stores.turn.begin_short(2);
+        stores.look_at_interrupted(&table, &engine, &mut interrupted, Now::ZERO)
     };
-    assert!(look(&mut world) && look(&mut world));
-    assert_eq!(world.claims.claims().links_of(&id), names(&["a", "b", "c"]));
+    assert!(look(&mut stores) && look(&mut stores));
+    assert_eq!(stores.claims.claims().links_of(&id), names(&["a", "b", "c"]));
     // An event comes and goes.
-    assert!(world.claims.apply(&id, b"/dev/d", 0, &names(&["b", "c"]), &[]).is_empty());
-    world.database.write_record(&id, &record_with(&["a", "e"], &[]), Sticky::No, true).unwrap();
-    while look(&mut world) {}
-    assert_eq!(world.claims.claims().links_of(&id), names(&["a", "e"]));
+    assert!(stores.claims.apply(&id, b"/dev/d", 0, &names(&["b", "c"]), &[]).is_empty());
+    stores.database.write_record(&id, &record_with(&["a", "e"], &[]), Sticky::No, true).unwrap();
+    while look(&mut stores) {}
+    assert_eq!(stores.claims.claims().links_of(&id), names(&["a", "e"]));
 }

@@ -1,6 +1,4 @@
 use super::*;
-use crate::daemon::source::Sources;
-use crate::daemon::watch::Watches;
 use crate::engine::EngineConfig;
 use crate::links::Origin;
 use crate::links::wire::{Builder, IFLA_IFNAME, NLMSG_DONE, RTM_NEWLINK};
@@ -8,6 +6,7 @@ use crate::model::effect::Sticky;
 use crate::model::record::Record;
 use crate::model::{IfIndex, Uevent};
 use crate::world::tree::Tree;
+use crate::world::watches::Watches;
 use std::sync::Arc;
 
 fn event(action: &str, minor: usize) -> Event {
@@ -25,9 +24,9 @@ fn write(event: &Event, is_end: bool) -> Effect {
 #[test]
 fn only_what_may_succeed_later_and_failed_the_event_is_triggered_again() {
     for (action, is_end, errno, expected) in [
-        ("add", false, libc::ENOSPC, Some(Action::Add)),
-        ("change", false, libc::EMFILE, Some(Action::Change)),
-        ("bind", false, libc::ENOENT, Some(Action::Change)),
+        ("add", false, libc::ENOSPC, Some(Trigger::Add)),
+        ("change", false, libc::EMFILE, Some(Trigger::Change)),
+        ("bind", false, libc::ENOENT, Some(Trigger::Change)),
         ("add", false, libc::EINVAL, None),
         ("add", true, libc::ENOSPC, None),
     ] {
@@ -46,7 +45,7 @@ fn only_what_may_succeed_later_and_failed_the_event_is_triggered_again() {
 fn an_event_that_lacked_an_answer_is_triggered_again_unless_its_device_is_gone() {
     let mut unfinished = Unfinished::default();
     for (minor, action, expected) in
-        [(1, "add", Some(Action::Add)), (2, "change", Some(Action::Change)), (3, "remove", None)]
+        [(1, "add", Some(Trigger::Add)), (2, "change", Some(Trigger::Change)), (3, "remove", None)]
     {
         let event = event(action, minor);
         unfinished.on_lack(&event);
@@ -111,22 +110,21 @@ fn pauses_grow_until_all_is_done() {
     assert_eq!(unfinished.timeout(), Some(now + FIRST_PAUSE));
 }
 
-fn world(tree: &Tree) -> World {
+fn stores(tree: &Tree) -> Stores {
     tree.dir("run").dir("dev").dir("sys");
     let roots = tree.roots();
-    let sources = Sources::new(&mio::Poll::new().unwrap()).unwrap();
-    let watches = Watches::new(&roots, None, &sources).unwrap();
+    let watches = Watches::new(&roots, None).unwrap();
     let builtins = crate::builtin::Builtins::load(&roots, b"", None).0;
-    World::open(&roots, builtins, watches, None).unwrap()
+    Stores::open(&roots, builtins, watches, None).unwrap()
 }
 
 /// Does again all that failed.
-fn finish(world: &mut World, links: &mut Table) -> Vec<(Action, BString)> {
+fn finish(stores: &mut Stores, links: &mut Table) -> Vec<(Trigger, BString)> {
     let engine = Engine::new(EngineConfig::default(), Arc::default());
-    world.begin_finishing();
+    stores.begin_finishing();
     loop {
-        world.turn.begin_short(1);
-        if let Some(wanted) = world.go_on_finishing(links, &engine) {
+        stores.turn.begin_short(1);
+        if let Some(wanted) = stores.go_on_finishing(links, &engine) {
             return wanted;
         }
     }
@@ -135,16 +133,16 @@ fn finish(world: &mut World, links: &mut Table) -> Vec<(Action, BString)> {
 #[test]
 fn while_links_may_be_missing_none_counts_as_gone() {
     let tree = Tree::new();
-    let (mut world, mut links) = (world(&tree), Table::new());
-    world.answers.believe_the_links();
+    let (mut stores, mut links) = (stores(&tree), Table::new());
+    stores.answers.believe_the_links();
     for ifindex in [5, 6] {
         let id = DeviceId::Net(IfIndex(ifindex));
-        world.database.write_record(&id, &Arc::default(), Sticky::No, true).unwrap();
-        world.unfinished.is_left(&id, Left::IfGone);
+        stores.database.write_record(&id, &Arc::default(), Sticky::No, true).unwrap();
+        stores.unfinished.is_left(&id, Left::IfGone);
     }
     let exist = || [5, 6].map(|n| tree.path(&format!("run/udev/data/n{n}")).exists());
-    finish(&mut world, &mut links);
-    assert_eq!((exist(), world.unfinished.gone.len()), ([true, true], 2), "it is asked again");
+    finish(&mut stores, &mut links);
+    assert_eq!((exist(), stores.unfinished.gone.len()), ([true, true], 2), "it is asked again");
 
     let (seq, _) = links.begin_dump();
     let row = Builder::new(RTM_NEWLINK, 0, seq).ifinfo(5).text(IFLA_IFNAME, b"l0").finish();
@@ -153,53 +151,53 @@ fn while_links_may_be_missing_none_counts_as_gone() {
     links.apply(&row, Origin::Reply, &mut changes);
     let reply = links.apply(&done, Origin::Reply, &mut changes).reply.unwrap();
     assert!(links.end_dump(&reply, &mut changes) && !links.is_stale());
-    finish(&mut world, &mut links);
-    assert_eq!((exist(), world.unfinished.gone.len()), ([true, false], 0));
+    finish(&mut stores, &mut links);
+    assert_eq!((exist(), stores.unfinished.gone.len()), ([true, false], 0));
 }
 
-/// A world in which the device of `event("remove", 1)` is there, and its record could not be removed.
-fn world_with_a_record(tree: &Tree) -> (World, DeviceId) {
-    let mut world = world(tree);
+/// Stores in which the device of `event("remove", 1)` is there, and its record could not be removed.
+fn stores_with_a_record(tree: &Tree) -> (Stores, DeviceId) {
+    let mut stores = stores(tree);
     tree.dir("sys/dev/block/8:1");
     let event = event("remove", 1);
     let id = event.device.id().unwrap();
     let record = Record { tags: ["x", "y", "z"].into_iter().collect(), ..Record::default() };
-    world.database.write_record(&id, &Arc::new(record.clone()), Sticky::No, true).unwrap();
-    world.database.add_tags(&id, record.tags.as_slice()).unwrap();
-    world.unfinished.on_failure(&event, &Effect::RemoveRecord { id: id.clone() }, Errno(libc::EROFS));
-    (world, id)
+    stores.database.write_record(&id, &Arc::new(record.clone()), Sticky::No, true).unwrap();
+    stores.database.add_tags(&id, record.tags.as_slice()).unwrap();
+    stores.unfinished.on_failure(&event, &Effect::RemoveRecord { id: id.clone() }, Errno(libc::EROFS));
+    (stores, id)
 }
 
 #[test]
 fn a_remove_that_failed_is_finished_although_its_device_is_there() {
     let tree = Tree::new();
-    let (mut world, id) = world_with_a_record(&tree);
-    assert_eq!(world.presence(&Table::new(), &id), Presence::There);
-    finish(&mut world, &mut Table::new());
-    assert!(!world.database.has_record(&id) && !tree.path("run/udev/tags/x/b8:1").exists());
-    assert!(!world.is_unfinished());
+    let (mut stores, id) = stores_with_a_record(&tree);
+    assert_eq!(stores.presence(&Table::new(), &id), Presence::There);
+    finish(&mut stores, &mut Table::new());
+    assert!(!stores.database.has_record(&id) && !tree.path("run/udev/tags/x/b8:1").exists());
+    assert!(!stores.is_unfinished());
 }
 
 #[test]
 fn what_a_later_event_has_made_is_not_removed_for_an_earlier_remove() {
     let (tree, mut links) = (Tree::new(), Table::new());
-    let (mut world, id) = world_with_a_record(&tree);
-    world.unfinished.on_begin(&id);
-    finish(&mut world, &mut links);
-    assert!(world.database.has_record(&id) && tree.path("run/udev/tags/x/b8:1").exists());
+    let (mut stores, id) = stores_with_a_record(&tree);
+    stores.unfinished.on_begin(&id);
+    finish(&mut stores, &mut links);
+    assert!(stores.database.has_record(&id) && tree.path("run/udev/tags/x/b8:1").exists());
 
     // The event comes while it is being removed.
     let engine = Engine::new(EngineConfig::default(), Arc::default());
     let tree = Tree::new();
-    let (mut world, id) = world_with_a_record(&tree);
-    world.begin_finishing();
+    let (mut stores, id) = stores_with_a_record(&tree);
+    stores.begin_finishing();
     while tree.path("run/udev/tags/x/b8:1").exists() {
-        world.turn.begin_short(1);
-        assert_eq!(world.go_on_finishing(&mut links, &engine), None);
+        stores.turn.begin_short(1);
+        assert_eq!(stores.go_on_finishing(&mut links, &engine), None);
     }
-    assert!(world.unfinished.is_finishing());
-    world.unfinished.on_begin(&id);
-    world.turn.begin_short(1000);
-    while world.go_on_finishing(&mut links, &engine).is_none() {}
-    assert!(world.database.has_record(&id), "the event decides");
+    assert!(stores.unfinished.is_finishing());
+    stores.unfinished.on_begin(&id);
+    stores.turn.begin_short(1000);
+    while stores.go_on_finishing(&mut links, &engine).is_none() {}
+    assert!(stores.database.has_record(&id), "the event decides");
 }

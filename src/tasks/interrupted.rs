@@ -1,21 +1,19 @@
 //! What an earlier daemon has left that ended in the middle of an event, by a crash or by force: tags, claims and
 //! symlinks that no record knows of, or a record that knows of more. The record is written last and is the truth.
 //!
-//! Looked at once, at the start, in slices ([`super::resync`]). Must stay true: as long as an event of a device waits
+//! Looked at once, at the start, in slices. Must stay true: as long as an event of a device waits
 //! or runs, that event decides, and the device is looked at afterwards. A record that says that its event is under
 //! way is of an event that nobody will end: that device is triggered, else whoever waits for it waits for ever.
 
-use super::coldplug::Action;
+use super::Stores;
 use super::portions::{Owner, Parts};
-use super::shell::Shell;
-use super::task::World;
-use super::unfinished::Left;
 use crate::engine::Engine;
 use crate::links::Table;
 use crate::model::event::OrderedSet;
 use crate::model::need::PartsDone;
 use crate::model::record::Record;
-use crate::model::{DeviceId, Now};
+use crate::model::{DeviceId, Now, Trigger};
+use crate::tasks::unfinished::Left;
 use crate::world::database::Database;
 use bstr::{BString, ByteSlice};
 use std::collections::{HashMap, HashSet};
@@ -29,7 +27,7 @@ const UNDER_WAY: [&str; 2] = ["ID_PROCESSING", "ID_RENAMING"];
 
 /// The devices that are still to be looked at.
 #[derive(Debug, Default)]
-pub(super) struct Interrupted {
+pub struct Interrupted {
     ids: Vec<DeviceId>,
     /// An event of these is under way.
     busy: Vec<DeviceId>,
@@ -37,7 +35,7 @@ pub(super) struct Interrupted {
     current: Option<Box<Agreement>>,
     indexed: HashMap<DeviceId, OrderedSet>,
     /// How to trigger what was interrupted.
-    wanted: Vec<(Action, BString)>,
+    wanted: Vec<(Trigger, BString)>,
     /// Nothing is looked at before this time.
     pub until: Option<Now>,
     /// Then all devices are looked at: events were lost.
@@ -56,41 +54,19 @@ struct Agreement {
     claim: Vec<BString>,
     progress: PartsDone,
     /// How to trigger it then.
-    wanted: Option<(Action, BString)>,
-}
-
-impl Shell {
-    /// Looks at one device more; false when all were looked at.
-    pub(super) fn look_at_interrupted(&mut self, interrupted: &mut Interrupted) -> bool {
-        let goes_on =
-            self.world.look_at_interrupted(&self.links.exchange.table, &self.engine, interrupted, self.now);
-        if !goes_on {
-            self.coldplug_more(interrupted);
-        }
-        goes_on
-    }
-
-    fn coldplug_more(&mut self, interrupted: &mut Interrupted) {
-        let wanted = interrupted.take_wanted();
-        if !wanted.is_empty() {
-            log::info!("{} devices are triggered whose events were interrupted", wanted.len());
-            let wanted = wanted.into_iter().map(|(action, devpath)| (action, self.syspath(&devpath)));
-            let wanted: Vec<_> = wanted.collect();
-            self.coldplug.add(wanted);
-        }
-    }
+    wanted: Option<(Trigger, BString)>,
 }
 
 impl Interrupted {
     /// How to trigger what was interrupted, by devpath.
-    pub(super) fn take_wanted(&mut self) -> Vec<(Action, BString)> {
+    pub fn take_wanted(&mut self) -> Vec<(Trigger, BString)> {
         std::mem::take(&mut self.wanted)
     }
 }
 
-impl World {
+impl Stores {
     /// What there is to look at: all that is known of any device on disk.
-    pub(super) fn list_interrupted(&self) -> Interrupted {
+    pub fn list_interrupted(&self) -> Interrupted {
         if let Err(error) = self.claims.sweep_dev() {
             log::warn!("Cannot remove what is left of writing symlinks: {error}");
         }
@@ -106,7 +82,7 @@ impl World {
     }
 
     /// Looks at one device more, or goes on with it; false when all were looked at.
-    pub(super) fn look_at_interrupted(
+    pub fn look_at_interrupted(
         &mut self,
         links: &Table,
         engine: &Engine,
@@ -177,7 +153,7 @@ impl World {
             wanted: device.filter(|_| is_under_way).map(|device| {
                 // One that was never initialized is new.
                 let is_new = record.usec_initialized.is_none();
-                (if is_new { Action::Add } else { Action::Change }, device.devpath)
+                (if is_new { Trigger::Add } else { Trigger::Change }, device.devpath)
             }),
             record,
         })

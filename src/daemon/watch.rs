@@ -1,0 +1,110 @@
+//! What follows when a watched node was closed after writing (rules.md 11.4); [`crate::world::watches`] tells of it.
+//!
+//! Must stay true: whatever is begun here counts as a follow-up ([`crate::tasks::follow_ups`]) until it has ended.
+
+use super::shell::{Caller, Shell};
+use crate::engine::Input;
+use crate::model::DeviceId;
+use crate::model::operation::{Operation, OperationReply};
+use bstr::{BStr, BString, ByteSlice};
+use std::time::Duration;
+
+/// A partition table is re-read within this time, or the disk is triggered instead.
+const RE_READ_LIMIT: Duration = Duration::from_secs(60);
+
+impl Shell {
+    /// Watches again what an earlier daemon watched.
+    pub(super) fn restore_watches(&mut self) {
+        for id in self.stores.watches.read_old() {
+            // Its first event did not come to its end.
+            if !self.stores.database.has_record(&id) {
+                continue;
+            }
+            let device = self.sysfs.device_of_id(&id).and_then(|devpath| self.sysfs.device(&devpath));
+            let Some(devnode) = device.and_then(|d| d.devnode) else { continue };
+            if let Err(error) = self.stores.watches.add_watch(&id, devnode.as_bstr()) {
+                log::debug!("Cannot watch {devnode} again: {error}");
+            }
+        }
+        self.stores.watches.end_restoring();
+    }
+
+    /// The node of this device was closed after writing: its partition table is re-read where it is a
+    /// whole disk, a `change` is triggered for anything else.
+    pub(super) fn node_was_written(&mut self, id: &DeviceId) {
+        let Some(device) = self.sysfs.device_of_id(id).and_then(|devpath| self.sysfs.device(&devpath)) else {
+            return;
+        };
+        if device.is_block() {
+            self.inbox.push_back(Input::DiskMayBeFree { devpath: device.devpath.clone() });
+        }
+        let is_disk = device.is_block()
+            && device.devtype.as_ref().is_some_and(|t| t == "disk")
+            && !device.sysname.starts_with(b"dm-");
+        match device.devnode {
+            Some(devnode) if is_disk => {
+                let path =
+                    |root: std::path::PathBuf| BString::from(root.into_os_string().into_encoded_bytes());
+                let operation = Operation::ReReadPartitions {
+                    devnode: path(self.roots.locate(&devnode)),
+                    syspath: path(self.sysfs.path(&device.devpath)),
+                };
+                let follow_up = self.stores.follow_ups.begin(Some(device.devpath.clone()));
+                self.mark_queue();
+                let caller = Caller::ReRead { devpath: device.devpath, follow_up };
+                self.request_helper(caller, operation, self.now + RE_READ_LIMIT);
+            }
+            _ => self.trigger("change", &[device.devpath]),
+        }
+    }
+
+    /// Where the kernel sends no events itself, the disk and its partitions are triggered.
+    pub(super) fn partitions_re_read(&mut self, devpath: &BStr, reply: &OperationReply) {
+        if *reply == OperationReply::Partitions(Ok(true)) {
+            return;
+        }
+        if let Some(errno) = reply.errno() {
+            log::debug!("{devpath}: partition table not read again: {errno}");
+        }
+        let mut devices = vec![devpath.to_owned()];
+        for name in self.sysfs.list(devpath, b"") {
+            let child = BString::from([devpath.as_bytes(), b"/", &name].concat());
+            if self.sysfs.exists(&child, b"partition") {
+                devices.push(child);
+            }
+        }
+        self.trigger("change", &devices);
+    }
+
+    /// Has a helper write to the `uevent` files of these devices.
+    pub(super) fn trigger(&mut self, action: &str, devpaths: &[BString]) {
+        let syspath =
+            |devpath: &BString| self.sysfs.path(devpath).into_os_string().into_encoded_bytes().into();
+        let syspaths = devpaths.iter().map(syspath).collect();
+        let operation = Operation::Trigger { text: action.into(), syspaths };
+        let follow_up = self.stores.follow_ups.begin(None);
+        self.mark_queue();
+        let caller = Caller::Trigger { follow_up, again: Some(operation.clone()) };
+        self.request_helper(caller, operation, self.now + RE_READ_LIMIT);
+    }
+
+    /// A trigger has ended; one whose helper died is tried once more.
+    pub(super) fn triggered(&mut self, follow_up: u64, again: Option<Operation>, reply: &OperationReply) {
+        if let (OperationReply::Died, Some(operation)) = (reply, again) {
+            let caller = Caller::Trigger { follow_up, again: None };
+            return self.request_helper(caller, operation, self.now + RE_READ_LIMIT);
+        }
+        if let Some(errno) = reply.errno() {
+            log::warn!("Cannot trigger devices whose nodes were written to: {errno}");
+        }
+        self.end_follow_up(follow_up);
+    }
+
+    /// The events that it caused are in the queue before anyone calls it through.
+    pub(super) fn end_follow_up(&mut self, number: u64) {
+        if let Some(devpath) = self.stores.follow_ups.end(number) {
+            self.inbox.push_back(Input::DiskMayBeFree { devpath });
+        }
+        self.intake.set_ready();
+    }
+}

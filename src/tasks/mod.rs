@@ -1,0 +1,99 @@
+//! What a job wants, done with files, link table and builtins: a [`Task`] is *tried* and either gives
+//! its reply or the first [`Need`] that nothing here can meet without waiting. Once the need is met
+//! the same task is tried again with one [`Fact`] more. So all waiting has one form, whoever waits for
+//! what, and a task that is dropped needs no undoing. The daemon and the tool meet the needs.
+//!
+//! * [`answers`] and [`attributes`] answer what rules ask, with [`slow`] and [`absent`], which learn of attributes;
+//! * [`effects`] performs, with [`renames`], [`disk_locks`] and [`portions`] (work of many parts);
+//! * [`stores`] is what all of it is done with; [`unfinished`], [`gone`], [`interrupted`] and [`follow_ups`] say what is left to do.
+//!
+//! Must stay true: a try does nothing that a second try must not do again, but for its last step, and for effects of
+//! many parts, whose need says how far they have come; nothing in here waits.
+
+pub mod absent;
+pub mod answers;
+pub mod disk_locks;
+pub mod effects;
+pub mod follow_ups;
+pub mod gone;
+pub mod interrupted;
+pub mod portions;
+pub mod slow;
+pub mod stores;
+pub mod unfinished;
+
+pub use answers::Answers;
+pub use stores::Stores;
+
+use crate::engine::{JobId, Reply};
+use crate::links::Table;
+use crate::model::effect::Effect;
+use crate::model::need::{Fact, Need};
+use crate::model::{Action, Event};
+use crate::rules::Ask;
+use crate::rules::outcome::RunItem;
+
+/// What one job wants done.
+#[derive(Clone, Debug)]
+pub enum Task {
+    Ask(Ask),
+    Effect(Effect),
+    Run(RunItem),
+}
+
+/// A task that waits for a need.
+pub struct Pending {
+    pub task: Task,
+    pub facts: Vec<Fact>,
+}
+
+impl Pending {
+    /// Takes what came.
+    pub fn learn(&mut self, fact: Fact) {
+        match fact {
+            // Nothing was asked yet.
+            Fact::LinksRead => {}
+            Fact::Turn(_) => self.facts = vec![fact],
+            fact => self.facts.push(fact),
+        }
+    }
+}
+
+impl Stores {
+    /// Tries a task.
+    pub fn attempt(
+        &mut self,
+        links: &mut Table,
+        job: JobId,
+        event: &Event,
+        task: &Task,
+        facts: &[Fact],
+    ) -> Result<Reply, Need> {
+        if facts.is_empty() && links.is_behind() && self.answers.is_about_links(event) {
+            return Err(Need::LinksRead);
+        }
+        let tried = match task {
+            Task::Ask(ask) => self.answers.answer(links, job, event, ask, facts).map(Reply::Answer),
+            Task::Effect(effect) => self.perform(links, job, event, effect, facts).map(Reply::Done),
+            Task::Run(item) => self.answers.run(links, event, item, facts).map(|()| Reply::Ran),
+        };
+        self.note_lack(event);
+        tried
+    }
+
+    /// Must be called after whatever was asked for an event.
+    pub fn note_lack(&mut self, event: &Event) {
+        if self.answers.sysfs.take_lack() {
+            self.unfinished.on_lack(event);
+        }
+    }
+
+    /// The job announces its event: nothing is remembered of it from here on, and a link that was deleted
+    /// needs no tombstone any more.
+    pub fn forget(&mut self, links: &mut Table, job: JobId, event: &Event) {
+        self.answers.forget(job);
+        if let (Action::Remove, Some(ifindex)) = (event.action, event.device.ifindex) {
+            links.forget(ifindex);
+        }
+    }
+}
