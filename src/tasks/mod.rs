@@ -18,6 +18,7 @@ pub mod follow_ups;
 pub mod gone;
 pub mod interrupted;
 pub mod portions;
+mod renames;
 pub mod slow;
 pub mod stores;
 pub mod unfinished;
