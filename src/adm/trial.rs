@@ -26,6 +26,7 @@ use crate::tasks::Answers;
 use crate::world::accounts::Accounts;
 use crate::world::config::{self, Overrides, Settings};
 use crate::world::constants::Constants;
+use crate::world::database::Records;
 use crate::world::files::Files;
 use crate::world::rule_files::RuleFiles;
 use bstr::BStr;
@@ -50,6 +51,8 @@ const REPLY_MAX: usize = 64 << 10;
 /// All that is needed to answer for one device.
 pub struct Trial {
     answers: Answers,
+    /// Of other devices; None where no daemon has ever run.
+    records: Option<Records>,
     settings: Settings,
     config: EvalConfig,
     links: Links,
@@ -79,6 +82,7 @@ impl Trial {
             children: Children::new(null, roots.lib.join("udev"), settings.timeout_signal),
             links: if roots.sys_is_real() { Links::read()? } else { Links::none() },
             answers: Answers::new(roots, builtins),
+            records: Records::open(&roots.run).ok(),
             settings,
             config,
         })
@@ -114,7 +118,8 @@ impl Trial {
     pub fn answer(&mut self, event: &Event, ask: &Ask) -> Result<Answer, Stop> {
         let mut facts = Vec::new();
         while facts.len() < NEEDS_MAX {
-            match self.answers.answer(&mut self.links.table, JOB, event, ask, &facts) {
+            match self.answers.answer((&mut self.links.table, self.records.as_ref()), JOB, event, ask, &facts)
+            {
                 Ok(answer) => return Ok(answer),
                 Err(need) => facts.push(self.meet(event, need)?),
             }
@@ -206,6 +211,7 @@ impl Links {
         let socket =
             netlink::open_route(true).map_err(|e| Stop::Failed(format!("cannot ask for links: {e}")))?;
         let mut links = Links { table: Table::new(), socket: Some(socket) };
+        links.table.speak_for_sysfs();
         for _ in 0..DUMPS_MAX {
             let (seq, request) = links.table.begin_dump();
             let reply = links.request(seq, &request)?;

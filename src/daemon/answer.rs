@@ -49,9 +49,7 @@ impl AtOnce for Here<'_> {
         if self.levels.contains_key(&job) {
             return Tried::Refused(());
         }
-        let answer = self.stores.answers.answer(self.links, job, event, ask, &[]);
-        self.stores.note_lack(event);
-        match answer {
+        match self.stores.answer(self.links, job, event, ask, &[]) {
             Ok(answer) => self.replied(job, Reply::Answer(answer)),
             Err(need) => self.waits(job, Task::Ask(ask.clone()), need),
         }

@@ -164,8 +164,12 @@ struct Said {
 impl Links {
     /// With a subscribed socket, or without links.
     pub fn new(socket: Option<OwnedFd>, launcher: Launcher) -> Links {
+        let mut exchange = Exchange::default();
+        if socket.is_some() {
+            exchange.table.speak_for_sysfs();
+        }
         Links {
-            exchange: Exchange::default(),
+            exchange,
             socket,
             launcher,
             helper: None,
@@ -198,7 +202,7 @@ impl Links {
 
     /// Whether the table speaks for sysfs.
     pub fn is_live(&self) -> bool {
-        self.socket.is_some()
+        self.exchange.table.speaks_for_sysfs()
     }
 
     /// Watches the socket and asks for all links.

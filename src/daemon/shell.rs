@@ -404,7 +404,7 @@ impl Shell {
             needs: Vec::new(),
         };
         if matches!(&input, Input::Uevent(uevent) if uevent.subsystem == "bus") {
-            here.stores.answers.forget_buses();
+            here.stores.answers.attributes.forget_buses();
         }
         self.engine.handle(input, self.now, &mut here);
         for (job, need) in here.needs {

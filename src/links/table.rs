@@ -156,6 +156,8 @@ struct Row {
 pub struct Table {
     rows: BTreeMap<u32, Box<Row>>,
     names: HashMap<Name, u32>,
+    /// See [`Table::speaks_for_sysfs`].
+    speaks_for_sysfs: bool,
     /// Counts empty moments, losses and requests; its low half is the sequence number of a request.
     stamp: u64,
     /// Stamp of the last moment at which the socket of notifications was empty.
@@ -187,6 +189,16 @@ impl Table {
     pub fn new() -> Table {
         // Until the first dump nothing is known.
         Table { stale: true, ..Table::default() }
+    }
+
+    /// Says that it is kept up to date, so that it speaks for sysfs.
+    pub fn speak_for_sysfs(&mut self) {
+        self.speaks_for_sysfs = true;
+    }
+
+    /// Whether what sysfs would say of interfaces is asked here. Where links come from a tree of files it is not.
+    pub fn speaks_for_sysfs(&self) -> bool {
+        self.speaks_for_sysfs
     }
 
     /// Takes one datagram and tells of which links it spoke.

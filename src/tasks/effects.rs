@@ -57,7 +57,7 @@ impl Stores {
                 Done::Busy
             }
             Effect::LockDisk { device, devnode } => {
-                let places = (&self.answers.roots, &self.answers.sysfs);
+                let places = (&self.answers.roots, &self.answers.attributes.sysfs);
                 match self.locks.lock(places, job, (device, devnode), facts)? {
                     Ok(true) => Done::Ok,
                     Ok(false) => Done::Busy,

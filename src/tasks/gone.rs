@@ -56,7 +56,7 @@ impl Stores {
 
     /// Whether a device is there. The one place where that is decided.
     pub fn presence(&self, links: &Table, id: &DeviceId) -> Presence {
-        let sysfs = &self.answers.sysfs;
+        let sysfs = &self.answers.attributes.sysfs;
         let by_number = |folder: &[u8], number: &DevNum| {
             !sysfs.exists(folder, number.to_string().as_bytes()) && sysfs.exists(folder, b"")
         };
@@ -64,10 +64,10 @@ impl Stores {
             DeviceId::Block(number) => by_number(b"/dev/block", number),
             DeviceId::Char(number) => by_number(b"/dev/char", number),
             // The link table says whether a link is there, when it knows all of them.
-            DeviceId::Net(_) if self.answers.links_are_live() && links.is_stale() => {
+            DeviceId::Net(_) if links.speaks_for_sysfs() && links.is_stale() => {
                 return Presence::Unknown;
             }
-            DeviceId::Net(ifindex) if self.answers.links_are_live() => {
+            DeviceId::Net(ifindex) if links.speaks_for_sysfs() => {
                 !matches!(links.lookup(*ifindex), Lookup::Known(_))
             }
             DeviceId::Net(_) => sysfs.device_of_id(id).is_none(),
@@ -86,7 +86,7 @@ impl Stores {
     fn is_listed(&self, subsystem: &BString) -> bool {
         let folders = [&b"/bus"[..], b"/class"];
         matches!(subsystem.as_bytes(), b"module" | b"drivers")
-            || folders.iter().any(|folder| self.answers.sysfs.exists(folder, subsystem))
+            || folders.iter().any(|folder| self.answers.attributes.sysfs.exists(folder, subsystem))
     }
 
     /// Begins to remove record, tags, claims and watch of a device that is gone, and tells nobody: all that is known

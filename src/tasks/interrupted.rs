@@ -137,7 +137,7 @@ impl Stores {
         let has_links = !record.links.is_empty() || self.claims.claims().has_links(id);
         let mut device = None;
         if has_links || is_under_way {
-            let sysfs = &self.answers.sysfs;
+            let sysfs = &self.answers.attributes.sysfs;
             device = sysfs.device_of_id(id).and_then(|devpath| sysfs.device(&devpath));
         }
         let devnode = device.as_ref().and_then(|device| device.devnode.as_ref());

@@ -12,6 +12,7 @@
 
 pub mod absent;
 pub mod answers;
+pub mod attributes;
 pub mod disk_locks;
 pub mod effects;
 pub mod follow_ups;
@@ -31,8 +32,9 @@ use crate::links::Table;
 use crate::model::effect::Effect;
 use crate::model::need::{Fact, Need};
 use crate::model::{Action, Event};
-use crate::rules::Ask;
 use crate::rules::outcome::RunItem;
+use crate::rules::{Answer, Ask};
+use attributes::Attributes;
 
 /// What one job wants done.
 #[derive(Clone, Debug)]
@@ -70,11 +72,11 @@ impl Stores {
         task: &Task,
         facts: &[Fact],
     ) -> Result<Reply, Need> {
-        if facts.is_empty() && links.is_behind() && self.answers.is_about_links(event) {
+        if facts.is_empty() && links.is_behind() && Attributes::is_about_links(links, event) {
             return Err(Need::LinksRead);
         }
         let tried = match task {
-            Task::Ask(ask) => self.answers.answer(links, job, event, ask, facts).map(Reply::Answer),
+            Task::Ask(ask) => return self.answer(links, job, event, ask, facts).map(Reply::Answer),
             Task::Effect(effect) => self.perform(links, job, event, effect, facts).map(Reply::Done),
             Task::Run(item) => self.answers.run(links, event, item, facts).map(|()| Reply::Ran),
         };
@@ -82,9 +84,23 @@ impl Stores {
         tried
     }
 
-    /// Must be called after whatever was asked for an event.
-    pub fn note_lack(&mut self, event: &Event) {
-        if self.answers.sysfs.take_lack() {
+    /// Tries a question.
+    pub fn answer(
+        &mut self,
+        links: &mut Table,
+        job: JobId,
+        event: &Event,
+        ask: &Ask,
+        facts: &[Fact],
+    ) -> Result<Answer, Need> {
+        let known = (links, Some(self.database.records()));
+        let answer = self.answers.answer(known, job, event, ask, facts);
+        self.note_lack(event);
+        answer
+    }
+
+    fn note_lack(&mut self, event: &Event) {
+        if self.answers.attributes.sysfs.take_lack() {
             self.unfinished.on_lack(event);
         }
     }
@@ -92,7 +108,7 @@ impl Stores {
     /// The job announces its event: nothing is remembered of it from here on, and a link that was deleted
     /// needs no tombstone any more.
     pub fn forget(&mut self, links: &mut Table, job: JobId, event: &Event) {
-        self.answers.forget(job);
+        self.answers.attributes.forget(job);
         if let (Action::Remove, Some(ifindex)) = (event.action, event.device.ifindex) {
             links.forget(ifindex);
         }

@@ -15,7 +15,7 @@ use crate::engine::JobId;
 use crate::model::event::BuildFnv;
 use crate::world::Roots;
 use crate::world::claims_dir::ClaimsDir;
-use crate::world::database::{self, Database, Records};
+use crate::world::database::{self, Database};
 use crate::world::watch_dir::WatchDir;
 use crate::world::watches::{FolderChange, Watches};
 use std::collections::HashMap;
@@ -56,7 +56,7 @@ impl Stores {
         let database = Database::open(&udev)?;
         let answers = Answers::new(roots, builtins);
         let mut claims = ClaimsDir::open(&roots.dev, &udev)?;
-        for error in claims.load(database.records(), &answers.sysfs)? {
+        for error in claims.load(database.records(), &answers.attributes.sysfs)? {
             log::warn!("{error}");
         }
         watches.watch_folders();
@@ -84,7 +84,6 @@ impl Stores {
         self.claims.reopen(&udev)?;
         self.watches.set_dir(WatchDir::open(&udev)?);
         self.watches.watch_folders();
-        self.answers.set_records(Records::open(&roots.run).ok());
         Ok(())
     }
 

@@ -327,7 +327,7 @@ impl Stores {
     /// How to trigger a device whose event failed.
     fn failed_event(&mut self, id: DeviceId) -> Option<(Trigger, BString)> {
         let (action, devpath) = self.unfinished.events.get(&id)?;
-        if self.answers.sysfs.exists(devpath, b"uevent") {
+        if self.answers.attributes.sysfs.exists(devpath, b"uevent") {
             return Some((*action, devpath.clone()));
         }
         self.unfinished.events.remove(&id);

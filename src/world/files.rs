@@ -34,7 +34,6 @@ const FOLDERS_DEEP: u8 = 2;
 #[derive(Debug)]
 pub struct Files {
     roots: Roots,
-    sysfs: Sysfs,
     at_once: AtOnce,
 }
 
@@ -49,15 +48,17 @@ pub enum Found<T> {
 impl Files {
     /// Files below these roots.
     pub fn new(roots: &Roots) -> Files {
-        Files { roots: roots.clone(), sysfs: Sysfs::new(roots), at_once: AtOnce::new(roots) }
+        Files { roots: roots.clone(), at_once: AtOnce::new(roots) }
     }
 
     /// Mode bits (`st_mode`) of what TEST names: an absolute path, `[subsystem/sysname]path`, or a path
     /// relative to the device. One `*/` is expanded. None if it does not exist; an error only if the
     /// directory before a star cannot be read although it is there. [`mode`] is for who may wait, and
     /// [`tested`] for what it says.
-    pub fn mode(&mut self, devpath: &[u8], path: &[u8]) -> Found<Result<Option<u32>, Errno>> {
-        let Some((place, in_sysfs)) = self.place(devpath, path) else { return Found::Here(Ok(None)) };
+    pub fn mode(&mut self, sysfs: &Sysfs, devpath: &[u8], path: &[u8]) -> Found<Result<Option<u32>, Errno>> {
+        let Some((place, in_sysfs)) = place_of(&self.roots, sysfs, devpath, path) else {
+            return Found::Here(Ok(None));
+        };
         let result = match () {
             () if in_sysfs => mode(&place),
             () if has_star(&place) => return Found::At(place),
@@ -69,23 +70,6 @@ impl Files {
             },
         };
         Found::Here(tested(&place, result))
-    }
-
-    /// Where a path of TEST lies before stars are expanded, and whether that is in sysfs for certain; None for
-    /// a device that is not there.
-    fn place(&self, devpath: &[u8], path: &[u8]) -> Option<(PathBuf, bool)> {
-        if let Some((subsystem, sysname, rest)) = split_named(path) {
-            let device = self.sysfs.device_of(subsystem, sysname)?;
-            let place = match rest.is_empty() {
-                true => self.sysfs.path(&device),
-                false => self.sysfs.path_of(&device, rest),
-            };
-            return Some((place, Sysfs::is_inside(&device, rest)));
-        }
-        Some(match path.first() {
-            Some(b'/') => (self.roots.locate(path), false),
-            _ => (self.sysfs.path_of(devpath, path), Sysfs::is_inside(devpath, path)),
-        })
     }
 
     /// A kernel parameter, its name in slash form below `/proc/sys`. None if there is no such
@@ -171,38 +155,55 @@ impl Files {
             Err(error) => Err(error),
         }
     }
+}
 
-    /// Path of the attribute that ATTR= names, for [`write_attr`]: `[subsystem/sysname]attr`, or a name
-    /// below the device; one `*/` is expanded. The symlinks before the last component are followed,
-    /// and the result must lie in sysfs (EXDEV). ENODEV, ENOENT if there is no such.
-    pub fn write_attr_target(&self, devpath: &[u8], target: &[u8]) -> Result<BString, Errno> {
-        let (devpath, name) = match split_named(target) {
-            Some((subsystem, sysname, rest)) => {
-                (self.sysfs.device_of(subsystem, sysname).ok_or(Errno(libc::ENODEV))?, rest)
-            }
-            None => (devpath.into(), target.as_bstr()),
+/// Where a path of TEST lies before stars are expanded, and whether that is in sysfs for certain; None for
+/// a device that is not there.
+fn place_of(roots: &Roots, sysfs: &Sysfs, devpath: &[u8], path: &[u8]) -> Option<(PathBuf, bool)> {
+    if let Some((subsystem, sysname, rest)) = split_named(path) {
+        let device = sysfs.device_of(subsystem, sysname)?;
+        let place = match rest.is_empty() {
+            true => sysfs.path(&device),
+            false => sysfs.path_of(&device, rest),
         };
-        // Looking further may wait for whatever is mounted there.
-        if !Sysfs::is_inside(&devpath, name) && !self.stays_in_sysfs(&devpath, name) {
-            return Err(Errno(libc::EXDEV));
-        }
-        let path = expand_star(self.sysfs.path_of(&devpath, name))?.ok_or(Errno(libc::ENOENT))?;
-        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
-            return Err(Errno(libc::EINVAL));
-        };
-        let folder = std::fs::canonicalize(folder).map_err(|e| Errno::of(&e))?;
-        if !self.sysfs.contains(&folder) {
-            return Err(Errno(libc::EXDEV));
-        }
-        Ok(folder.join(name).into_os_string().into_vec().into())
+        return Some((place, Sysfs::is_inside(&device, rest)));
     }
+    Some(match path.first() {
+        Some(b'/') => (roots.locate(path), false),
+        _ => (sysfs.path_of(devpath, path), Sysfs::is_inside(devpath, path)),
+    })
+}
 
-    /// Whether the folder of an attribute lies on no other mount, as far as it is known before a star.
-    fn stays_in_sysfs(&self, devpath: &[u8], name: &[u8]) -> bool {
-        let path = [devpath, b"/", name].concat();
-        let folder = path.find("/*/").or_else(|| path.rfind_byte(b'/')).map_or(&path[..], |at| &path[..at]);
-        at_once::stays_on_mount(self.sysfs.root(), folder.trim_start_with(|c| c == '/'))
+/// Path of the attribute that ATTR= names, for [`write_attr`]: `[subsystem/sysname]attr`, or a name
+/// below the device; one `*/` is expanded. The symlinks before the last component are followed,
+/// and the result must lie in sysfs (EXDEV). ENODEV, ENOENT if there is no such.
+pub fn write_attr_target(sysfs: &Sysfs, devpath: &[u8], target: &[u8]) -> Result<BString, Errno> {
+    let (devpath, name) = match split_named(target) {
+        Some((subsystem, sysname, rest)) => {
+            (sysfs.device_of(subsystem, sysname).ok_or(Errno(libc::ENODEV))?, rest)
+        }
+        None => (devpath.into(), target.as_bstr()),
+    };
+    // Looking further may wait for whatever is mounted there.
+    if !Sysfs::is_inside(&devpath, name) && !stays_in_sysfs(sysfs, &devpath, name) {
+        return Err(Errno(libc::EXDEV));
     }
+    let path = expand_star(sysfs.path_of(&devpath, name))?.ok_or(Errno(libc::ENOENT))?;
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(Errno(libc::EINVAL));
+    };
+    let folder = std::fs::canonicalize(folder).map_err(|e| Errno::of(&e))?;
+    if !sysfs.contains(&folder) {
+        return Err(Errno(libc::EXDEV));
+    }
+    Ok(folder.join(name).into_os_string().into_vec().into())
+}
+
+/// Whether the folder of an attribute lies on no other mount, as far as it is known before a star.
+fn stays_in_sysfs(sysfs: &Sysfs, devpath: &[u8], name: &[u8]) -> bool {
+    let path = [devpath, b"/", name].concat();
+    let folder = path.find("/*/").or_else(|| path.rfind_byte(b'/')).map_or(&path[..], |at| &path[..at]);
+    at_once::stays_on_mount(sysfs.root(), folder.trim_start_with(|c| c == '/'))
 }
 
 /// Mode bits of what is at a path, one `*/` expanded; None if there is nothing. May wait.
@@ -383,9 +384,9 @@ mod tests {
     #[test]
     fn paths_of_a_test_are_absolute_named_or_relative_with_one_star() {
         let tree = tree();
-        let mut files = Files::new(&tree.roots());
+        let (mut files, sysfs) = (Files::new(&tree.roots()), Sysfs::new(&tree.roots()));
         // The tree has no list of mounts, so all but sysfs must wait.
-        let mut test = |path: &[u8]| match files.mode(DEVICE, path) {
+        let mut test = |path: &[u8]| match files.mode(&sysfs, DEVICE, path) {
             Found::Here(mode) => mode,
             Found::At(place) => tested(&place, mode(&place)),
         };
@@ -445,9 +446,9 @@ mod tests {
     #[test]
     fn attributes_are_written_inside_sysfs_only() {
         let tree = tree();
-        let files = Files::new(&tree.roots());
+        let sysfs = Sysfs::new(&tree.roots());
         let write = |target: &str| {
-            let path = files.write_attr_target(DEVICE, target.as_bytes())?;
+            let path = write_attr_target(&sysfs, DEVICE, target.as_bytes())?;
             write_attr(place(&path), b"new\n\n")
         };
         for target in ["size", "[net/lo]size", "a/*/there", "subsystem/x", "subsystem/../net/x"] {
@@ -475,9 +476,9 @@ mod tests {
     #[test]
     fn a_write_that_fails_is_none_if_the_value_is_there() {
         let tree = tree();
-        let files = Files::new(&tree.roots());
+        let sysfs = Sysfs::new(&tree.roots());
         tree.link("sys/devices/d/same", "size");
-        let path = files.write_attr_target(DEVICE, b"same").unwrap();
+        let path = write_attr_target(&sysfs, DEVICE, b"same").unwrap();
         assert_eq!(write_attr(place(&path), b"1\n"), Ok(()));
         assert_eq!(write_attr(place(&path), b"2"), Err(Errno(libc::ELOOP)));
     }

@@ -210,8 +210,7 @@ impl Daemon {
         let udev = database::open_udev_dir(&roots.run)?;
         let watches = Watches::new(roots, Some(WatchDir::open(&udev)?))?;
         let builtins = crate::builtin::Builtins::load(roots, b"", None).0;
-        let mut stores = Stores::open(roots, builtins, watches, None)?;
-        stores.answers.believe_the_links();
+        let stores = Stores::open(roots, builtins, watches, None)?;
         let interrupted = Box::new(stores.list_interrupted());
         let mut daemon = Daemon {
             engine: Engine::new(config, rules),
@@ -235,6 +234,7 @@ impl Daemon {
             busy: false,
             log: Vec::new(),
         };
+        daemon.links.table.speak_for_sysfs();
         daemon.want_dump();
         daemon.send_requests(kernel);
         let ids: Vec<String> = kernel.devices.keys().cloned().collect();

@@ -134,7 +134,7 @@ fn finish(stores: &mut Stores, links: &mut Table) -> Vec<(Trigger, BString)> {
 fn while_links_may_be_missing_none_counts_as_gone() {
     let tree = Tree::new();
     let (mut stores, mut links) = (stores(&tree), Table::new());
-    stores.answers.believe_the_links();
+    links.speak_for_sysfs();
     for ifindex in [5, 6] {
         let id = DeviceId::Net(IfIndex(ifindex));
         stores.database.write_record(&id, &Arc::default(), Sticky::No, true).unwrap();
