@@ -2,7 +2,7 @@
 
 mod support;
 
-use mudev::daemon::status::{LinkRow, Status};
+use mudev::daemon::sources::status::{LinkRow, Status};
 use mudev::daemon::trace::{compile, replay};
 use mudev::model::control::{Datagram, Message, VERSION_B};
 use mudev::sys::process::{pipe, read, wait_readable};

@@ -12,7 +12,7 @@ mod live;
 mod loops;
 
 use live::{Live, fresh_uuid, in_cell, ip, unrelated_events_go_through, write_uevent};
-use mudev::daemon::status::Status;
+use mudev::daemon::sources::status::Status;
 use mudev::sys::process::wait_readable;
 use mudev::sys::unix;
 use std::os::fd::{AsFd, AsRawFd};

@@ -2,7 +2,7 @@
 //! answer (interop.md 3.1, 3.4).
 
 use super::complain;
-use crate::daemon::status;
+use crate::daemon::sources::status;
 use crate::sys::unix;
 use crate::sys::{process, unix::Credentials};
 use crate::world::Roots;

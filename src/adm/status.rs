@@ -2,7 +2,7 @@
 
 use super::reach::{self, Peer};
 use super::{Json, Out, Outcome, Stop, other_option};
-use crate::daemon::status::{LinkRow, SOCKET, Status};
+use crate::daemon::sources::status::{LinkRow, SOCKET, Status};
 use crate::model::command_line::{LongNames, next_arg};
 use crate::sys::{process, unix};
 use crate::world::Roots;

@@ -1,10 +1,10 @@
 //! Jobs and the loop: takes what the engine wants as a task, and meets the needs of tasks with
 //! children, helpers and the link table.
 
-use super::children::{Finished, Purpose};
-use super::links::RtnlFor;
 use super::recorder::Recorder;
 use super::shell::Shell;
+use super::sources::children::{Finished, Purpose};
+use super::sources::links::RtnlFor;
 use crate::engine::{AtOnce, JobId, Output, Reply, Tried};
 use crate::links::{self, Table};
 use crate::model::need::{Fact, Need};

@@ -6,31 +6,16 @@
 //! * around: [`options`], [`passed`], [`readiness`], [`reload`], [`coldplug`], [`mend`], [`leftovers`], [`trace`], [`recorder`].
 
 pub mod answer;
-pub mod children;
-pub mod coldplug;
-mod compiling;
-pub mod control;
-pub mod intake;
-pub mod leftovers;
-pub mod links;
-pub mod listener;
-pub mod mend;
 pub mod options;
-mod passed;
 pub mod questions;
-pub mod queue_file;
 mod readiness;
 pub mod recorder;
-pub mod reload;
-pub mod resync;
 pub mod shell;
 #[cfg(test)]
 mod simulation;
-pub mod source;
-pub mod status;
+pub mod sources;
 pub mod trace;
-mod unfinished;
-mod watch;
+pub mod upkeep;
 
 mod start;
 

@@ -8,20 +8,20 @@
 //! [`Input`] in the inbox; sources that were not read to the end are read again without waiting.
 
 use super::answer::Here;
-use super::children::{self, Budget, Children, Purpose, Wanted};
-use super::coldplug::Coldplug;
-use super::control::Control;
-use super::intake::Intake;
-use super::leftovers::Leftovers;
-use super::links::{Answered, Links, RtnlFor};
 use super::questions::Questions;
-use super::queue_file::QueueFile;
 use super::readiness::Readiness;
 use super::recorder::Recorder;
-use super::reload::Rules;
-use super::resync::Resync;
-use super::source::{Source, Sources};
-use super::status::StatusServer;
+use super::sources::children::{self, Budget, Children, Purpose, Wanted};
+use super::sources::control::Control;
+use super::sources::intake::Intake;
+use super::sources::links::{Answered, Links, RtnlFor};
+use super::sources::source::{Source, Sources};
+use super::sources::status::StatusServer;
+use super::upkeep::coldplug::Coldplug;
+use super::upkeep::leftovers::Leftovers;
+use super::upkeep::queue_file::QueueFile;
+use super::upkeep::reload::Rules;
+use super::upkeep::resync::Resync;
 use crate::engine::{Engine, Input, JobId, Output};
 use crate::helper::pool::{Delivery, Order, Pool};
 use crate::model::effect::Effect;

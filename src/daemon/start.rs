@@ -3,23 +3,23 @@
 //! Must stay true: sockets are bound and the kernel's group is joined before `--daemon` forks, so that
 //! what is triggered right after is not lost; the parent exits 0 only when the child is ready.
 
-use super::children::Children;
-use super::coldplug::Coldplug;
-use super::control::{self, Control};
-use super::intake::{self, Intake};
-use super::leftovers::Leftovers;
-use super::links::Links;
 use super::options::CommandLine;
-use super::passed::Passed;
 use super::questions::Questions;
-use super::queue_file::QueueFile;
 use super::readiness::Readiness;
 use super::recorder::Recorder;
-use super::reload::Rules;
-use super::resync::Resync;
 use super::shell::{Shell, Stats, children_max};
-use super::source::{Source, Sources};
-use super::status::{self, StatusServer};
+use super::sources::children::Children;
+use super::sources::control::{self, Control};
+use super::sources::intake::{self, Intake};
+use super::sources::links::Links;
+use super::sources::passed::Passed;
+use super::sources::source::{Source, Sources};
+use super::sources::status::{self, StatusServer};
+use super::upkeep::coldplug::Coldplug;
+use super::upkeep::leftovers::Leftovers;
+use super::upkeep::queue_file::QueueFile;
+use super::upkeep::reload::Rules;
+use super::upkeep::resync::Resync;
 use crate::builtin::Builtins;
 use crate::builtin::naming_scheme::Flag;
 use crate::engine::{Engine, EngineConfig};

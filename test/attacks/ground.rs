@@ -7,7 +7,7 @@ use crate::cell::{self, Group, Message, Monitor, Notify};
 use crate::loops::Loop;
 use crate::random::Random;
 use crate::state::{self, Disks, State};
-use mudev::daemon::status::{LinkRow, Status};
+use mudev::daemon::sources::status::{LinkRow, Status};
 use mudev::sys::unix;
 use std::collections::BTreeMap;
 use std::fs::File;

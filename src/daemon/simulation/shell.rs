@@ -1,7 +1,7 @@
 //! The daemon of the simulation: the real engine, link table, tasks and stores, in a loop that is driven by hand.
 //!
-//! What the loop itself decides is done here as in [`crate::daemon::shell`], [`crate::daemon::links`] and
-//! [`crate::daemon::resync`], in few lines; programs, helpers and locks are somebody's dice.
+//! What the loop itself decides is done here as in [`crate::daemon::shell`], [`crate::daemon::sources::links`] and
+//! [`crate::daemon::upkeep::resync`], in few lines; programs, helpers and locks are somebody's dice.
 
 use super::kernel::Kernel;
 use super::random::Random;
@@ -28,7 +28,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// As in [`crate::daemon::links`].
+/// As in [`crate::daemon::sources::links`].
 const PATIENCE: Duration = Duration::from_millis(5);
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);
 const DUMP_PAUSE: Duration = Duration::from_secs(1);
@@ -36,9 +36,9 @@ const DUMP_PAUSE: Duration = Duration::from_secs(1);
 const ROOM: usize = 300;
 /// As in [`EngineConfig`].
 const EVENT_LIMIT: Duration = Duration::from_secs(180);
-/// As in [`crate::daemon::resync`].
+/// As in [`crate::daemon::upkeep::resync`].
 const SECOND_LOOK: Duration = Duration::from_millis(100);
-/// As in [`crate::daemon::coldplug`].
+/// As in [`crate::daemon::upkeep::coldplug`].
 const QUIET: Duration = Duration::from_millis(200);
 const LATEST: Duration = Duration::from_secs(10);
 
@@ -372,7 +372,7 @@ impl Daemon {
         self.finish_what_failed();
     }
 
-    /// As in [`crate::daemon::unfinished`].
+    /// As in [`crate::daemon::upkeep::unfinished`].
     fn finish_what_failed(&mut self) {
         let is_needed = self.stores.is_unfinished() || self.is_unmendable;
         if self.stores.unfinished.is_finishing() || !self.stores.unfinished.is_due(is_needed, self.now) {
@@ -408,7 +408,7 @@ impl Daemon {
         }
     }
 
-    /// As in [`crate::daemon::mend`].
+    /// As in [`crate::daemon::upkeep::mend`].
     fn mend(&mut self) {
         if self.stores.watches.take_missing() && self.stores.mended.is_none() {
             self.stores.mend_folders();

@@ -8,10 +8,10 @@
 //! costs them that while and no more, and the old rules stay. What was read is compiled in portions ([`super::compiling`]),
 //! while the old rules hold.
 
+use super::super::shell::{self, Caller, Shell};
+use super::super::start;
+use super::super::trace::RuleText;
 use super::compiling::Compiling;
-use super::shell::{self, Caller, Shell};
-use super::start;
-use super::trace::RuleText;
 use crate::builtin::host::os_release_places;
 use crate::builtin::link_file;
 use crate::engine::Input;
@@ -73,7 +73,7 @@ pub struct Findings {
 }
 
 impl Findings {
-    pub(super) fn push(&mut self, text: String) {
+    pub(crate) fn push(&mut self, text: String) {
         if self.left_out > 0 || self.bytes + text.len() > MAX_FINDINGS {
             self.left_out += 1;
         } else {
@@ -162,12 +162,12 @@ impl Rules {
     }
 
     /// Until when new events wait for rules that a helper reads or that are being compiled.
-    pub(super) fn hold_until(&self) -> Option<Now> {
+    pub(crate) fn hold_until(&self) -> Option<Now> {
         self.under_way.as_ref().map(|reading| reading.since + HOLD)
     }
 
     /// Whether they are read or compiled because somebody said so.
-    pub(super) fn are_asked_for(&self) -> bool {
+    pub(crate) fn are_asked_for(&self) -> bool {
         self.under_way.as_ref().is_some_and(|reading| reading.is_asked || reading.again)
     }
 
@@ -202,7 +202,7 @@ impl Rules {
     }
 
     /// Whether there is more to compile.
-    pub(super) fn are_compiling(&self) -> bool {
+    pub(crate) fn are_compiling(&self) -> bool {
         self.under_way.as_ref().is_some_and(|reload| reload.compiling.is_some())
     }
 
@@ -251,7 +251,7 @@ fn try_descriptors() -> io::Result<()> {
 impl Shell {
     /// Looks at the files if that was long enough ago. Where that has to wait, a helper does, and the old rules
     /// hold until it has seen others.
-    pub(super) fn reload_if_due(&mut self) {
+    pub(crate) fn reload_if_due(&mut self) {
         let is_busy = self.rules.is_looked_at || self.rules.under_way.is_some();
         if is_busy || self.now < self.rules.looked_at + INTERVAL {
             return;
@@ -277,7 +277,7 @@ impl Shell {
     }
 
     /// A helper has looked at the files.
-    pub(super) fn rules_were_looked_at(&mut self, reply: &OperationReply) {
+    pub(crate) fn rules_were_looked_at(&mut self, reply: &OperationReply) {
         self.rules.is_looked_at = false;
         self.rules.looked_at = self.now;
         match reply {
@@ -350,7 +350,7 @@ impl Shell {
     }
 
     /// A helper has read the files.
-    pub(super) fn rules_were_read(&mut self, reply: &OperationReply) {
+    pub(crate) fn rules_were_read(&mut self, reply: &OperationReply) {
         let Some(UnderWay { is_asked, again, .. }) = self.rules.under_way.take() else { return };
         self.rules.looked_at = self.now;
         let compiling = match reply {
@@ -385,7 +385,7 @@ impl Shell {
     }
 
     /// Compiles a portion more. All compiled, they are put into force.
-    pub(super) fn go_on_compiling(&mut self) {
+    pub(crate) fn go_on_compiling(&mut self) {
         let compiling = self.rules.under_way.as_mut().and_then(|reload| reload.compiling.as_mut());
         if !compiling.is_some_and(|compiling| compiling.go_on(monotonic() + PORTION)) {
             return;

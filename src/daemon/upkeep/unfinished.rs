@@ -2,14 +2,14 @@
 //!
 //! Must stay true: it goes in slices, between which the loop does its other work; who ends begins nothing anew.
 
-use super::shell::Shell;
+use super::super::shell::Shell;
 use crate::model::Trigger;
 use crate::sys::clock::monotonic;
 use bstr::BString;
 
 impl Shell {
     /// Does again what failed, if something did, its time has come and there is room.
-    pub(super) fn finish_what_failed(&mut self) {
+    pub(crate) fn finish_what_failed(&mut self) {
         if self.stores.unfinished.is_finishing() && !self.exiting {
             return self.go_on_finishing();
         }

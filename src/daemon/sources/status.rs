@@ -5,9 +5,9 @@
 //! end of file; put together they are one JSON text. Asking changes nothing and waits for nothing: what a client has not yet read is
 //! kept for it, within bounds, and whoever came first and does not read is let go for those who do.
 
+use super::super::shell::{Shell, Stats};
 use super::control::is_root;
 use super::listener::Listener;
-use super::shell::{Shell, Stats};
 use super::source::{Source, Sources};
 use crate::engine::{Counters, JobStatus};
 use crate::helper::hanging::SlowHelper;
@@ -159,13 +159,13 @@ impl StatusServer {
     }
 
     /// Listens at another socket from now on; clients stay.
-    pub(super) fn listen_at(&mut self, listener: OwnedFd, sources: &Sources) -> io::Result<()> {
+    pub(crate) fn listen_at(&mut self, listener: OwnedFd, sources: &Sources) -> io::Result<()> {
         self.listener = Listener::new(listener, Source::Status, sources)?;
         Ok(())
     }
 
     /// Where clients connect.
-    pub(super) fn listener(&self) -> &Listener {
+    pub(crate) fn listener(&self) -> &Listener {
         &self.listener
     }
 
@@ -227,12 +227,12 @@ impl StatusServer {
 }
 
 impl Shell {
-    pub(super) fn accept_status_clients(&mut self) {
+    pub(crate) fn accept_status_clients(&mut self) {
         let accepted = self.status.as_mut().map(|s| s.accept(&self.sources, self.now)).unwrap_or_default();
         accepted.into_iter().for_each(|id| self.on_status_client(id));
     }
 
-    pub(super) fn on_status_client(&mut self, id: u64) {
+    pub(crate) fn on_status_client(&mut self, id: u64) {
         let Some(server) = &mut self.status else { return };
         server.go_on(id);
         let Some(request) = server.request(id) else { return };
@@ -297,7 +297,8 @@ mod tests {
         let path = std::env::temp_dir().join(format!("mudev-{name}-{}", std::process::id()));
         let poll = mio::Poll::new().unwrap();
         let sources = Sources::new(&poll).unwrap();
-        let server = StatusServer::new(crate::daemon::control::listen(&path).unwrap(), &sources).unwrap();
+        let server =
+            StatusServer::new(crate::daemon::sources::control::listen(&path).unwrap(), &sources).unwrap();
         Setting { path, server, sources }
     }
 

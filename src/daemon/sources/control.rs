@@ -5,8 +5,8 @@
 //! client that waits is let go when all uevents that were readable are in the queue; a client that never
 //! stops sending holds up nobody.
 
+use super::super::shell::Shell;
 use super::listener::Listener;
-use super::shell::Shell;
 use super::source::{Source, Sources};
 use crate::engine::Input;
 use crate::model::Now;
@@ -61,13 +61,13 @@ impl Control {
     }
 
     /// Listens at another socket from now on; clients stay.
-    pub(super) fn listen_at(&mut self, listener: OwnedFd, sources: &Sources) -> io::Result<()> {
+    pub(crate) fn listen_at(&mut self, listener: OwnedFd, sources: &Sources) -> io::Result<()> {
         self.listener = Listener::new(listener, Source::Control, sources)?;
         Ok(())
     }
 
     /// Where clients connect.
-    pub(super) fn listener(&self) -> &Listener {
+    pub(crate) fn listener(&self) -> &Listener {
         &self.listener
     }
 
@@ -158,7 +158,7 @@ impl Control {
 }
 
 /// Whether root is at the other end.
-pub(super) fn is_root(socket: &OwnedFd) -> bool {
+pub(crate) fn is_root(socket: &OwnedFd) -> bool {
     peer(socket).is_some_and(|peer| peer.uid == 0)
 }
 
@@ -197,7 +197,7 @@ pub fn listen(path: &Path) -> io::Result<OwnedFd> {
 
 /// As [`listen`], for the start, where waiting does no harm. The socket of a daemon that was killed stays as
 /// long as the last process that it had just begun to start, which is a moment after its own end.
-pub(super) fn listen_when_free(path: &Path) -> io::Result<OwnedFd> {
+pub(crate) fn listen_when_free(path: &Path) -> io::Result<OwnedFd> {
     let end = Instant::now() + FAREWELL;
     loop {
         match listen(path) {
@@ -210,18 +210,18 @@ pub(super) fn listen_when_free(path: &Path) -> io::Result<OwnedFd> {
 }
 
 impl Shell {
-    pub(super) fn accept_clients(&mut self) {
+    pub(crate) fn accept_clients(&mut self) {
         let accepted = self.control.as_mut().map(|c| c.accept(&self.sources, self.now)).unwrap_or_default();
         accepted.into_iter().for_each(|id| self.on_client(id));
     }
 
     /// Reads on where a client has sent more than one turn's share.
-    pub(super) fn read_clients(&mut self) {
+    pub(crate) fn read_clients(&mut self) {
         let unread = self.control.as_mut().map(|c| std::mem::take(&mut c.unread)).unwrap_or_default();
         unread.into_iter().for_each(|id| self.on_client(id));
     }
 
-    pub(super) fn on_client(&mut self, id: u64) {
+    pub(crate) fn on_client(&mut self, id: u64) {
         for action in self.control.as_mut().map(|c| c.read(id)).unwrap_or_default() {
             match action {
                 Action::Do(message) => self.do_message(message),
@@ -252,7 +252,7 @@ impl Shell {
         }
     }
 
-    pub(super) fn close_waiting_clients(&mut self) {
+    pub(crate) fn close_waiting_clients(&mut self) {
         if let Some(control) = &mut self.control {
             control.on_idle(self.rules.are_asked_for());
         }

@@ -2,7 +2,7 @@
 //!
 //! Must stay true: whatever is begun here counts as a follow-up ([`crate::tasks::follow_ups`]) until it has ended.
 
-use super::shell::{Caller, Shell};
+use super::super::shell::{Caller, Shell};
 use crate::engine::Input;
 use crate::model::DeviceId;
 use crate::model::operation::{Operation, OperationReply};
@@ -14,7 +14,7 @@ const RE_READ_LIMIT: Duration = Duration::from_secs(60);
 
 impl Shell {
     /// Watches again what an earlier daemon watched.
-    pub(super) fn restore_watches(&mut self) {
+    pub(crate) fn restore_watches(&mut self) {
         for id in self.stores.watches.read_old() {
             // Its first event did not come to its end.
             if !self.stores.database.has_record(&id) {
@@ -31,7 +31,7 @@ impl Shell {
 
     /// The node of this device was closed after writing: its partition table is re-read where it is a
     /// whole disk, a `change` is triggered for anything else.
-    pub(super) fn node_was_written(&mut self, id: &DeviceId) {
+    pub(crate) fn node_was_written(&mut self, id: &DeviceId) {
         let Some(device) = self.sysfs.device_of_id(id).and_then(|devpath| self.sysfs.device(&devpath)) else {
             return;
         };
@@ -59,7 +59,7 @@ impl Shell {
     }
 
     /// Where the kernel sends no events itself, the disk and its partitions are triggered.
-    pub(super) fn partitions_re_read(&mut self, devpath: &BStr, reply: &OperationReply) {
+    pub(crate) fn partitions_re_read(&mut self, devpath: &BStr, reply: &OperationReply) {
         if *reply == OperationReply::Partitions(Ok(true)) {
             return;
         }
@@ -77,7 +77,7 @@ impl Shell {
     }
 
     /// Has a helper write to the `uevent` files of these devices.
-    pub(super) fn trigger(&mut self, action: &str, devpaths: &[BString]) {
+    pub(crate) fn trigger(&mut self, action: &str, devpaths: &[BString]) {
         let syspath =
             |devpath: &BString| self.sysfs.path(devpath).into_os_string().into_encoded_bytes().into();
         let syspaths = devpaths.iter().map(syspath).collect();
@@ -89,7 +89,7 @@ impl Shell {
     }
 
     /// A trigger has ended; one whose helper died is tried once more.
-    pub(super) fn triggered(&mut self, follow_up: u64, again: Option<Operation>, reply: &OperationReply) {
+    pub(crate) fn triggered(&mut self, follow_up: u64, again: Option<Operation>, reply: &OperationReply) {
         if let (OperationReply::Died, Some(operation)) = (reply, again) {
             let caller = Caller::Trigger { follow_up, again: None };
             return self.request_helper(caller, operation, self.now + RE_READ_LIMIT);
@@ -101,7 +101,7 @@ impl Shell {
     }
 
     /// The events that it caused are in the queue before anyone calls it through.
-    pub(super) fn end_follow_up(&mut self, number: u64) {
+    pub(crate) fn end_follow_up(&mut self, number: u64) {
         if let Some(devpath) = self.stores.follow_ups.end(number) {
             self.inbox.push_back(Input::DiskMayBeFree { devpath });
         }

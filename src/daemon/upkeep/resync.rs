@@ -13,7 +13,7 @@
 //! rules run, listeners are told. Of one that only an earlier daemon knew there is but the record, which
 //! does not say what an announcement must (DEVPATH, SUBSYSTEM): what is left of it goes silently.
 
-use super::shell::Shell;
+use super::super::shell::Shell;
 use crate::engine::Input;
 use crate::model::{DeviceId, Now, SeqNum, Trigger};
 use crate::sys::clock::monotonic;
@@ -87,7 +87,7 @@ impl PartialOrd for InOrder {
 
 impl Resync {
     /// Devices are being looked at that will be triggered.
-    pub(super) fn is_scanning(&self) -> bool {
+    pub(crate) fn is_scanning(&self) -> bool {
         match &self.stage {
             Stage::Interrupted(interrupted) => interrupted.is_scan_wanted,
             stage => matches!(stage, Stage::Scan(_) | Stage::Look(_)),
@@ -106,7 +106,7 @@ impl Resync {
 
 impl Shell {
     /// Looks at all devices, whatever was under way before; what was interrupted comes first.
-    pub(super) fn start_scan(&mut self) {
+    pub(crate) fn start_scan(&mut self) {
         match &mut self.resync.stage {
             Stage::Interrupted(interrupted) => interrupted.is_scan_wanted = true,
             stage => *stage = Stage::Scan(Box::new(Scan::new(Kind::All))),
@@ -115,14 +115,14 @@ impl Shell {
 
     /// Looks for what an earlier daemon has left half done, and for what devices have left behind that vanished
     /// before we came. Events of a file speak of devices that nobody has.
-    pub(super) fn look_for_leftovers(&mut self) {
+    pub(crate) fn look_for_leftovers(&mut self) {
         if !self.intake.is_finite() {
             self.resync.stage = Stage::Interrupted(Box::new(self.stores.list_interrupted()));
         }
     }
 
     /// Whether there is something to do at once.
-    pub(super) fn resync_has_work(&self) -> bool {
+    pub(crate) fn resync_has_work(&self) -> bool {
         match &self.resync.stage {
             Stage::Idle | Stage::Wait { .. } => false,
             Stage::Scan(_) | Stage::Look(_) => true,
@@ -134,7 +134,7 @@ impl Shell {
     }
 
     /// The next slice. `is_read`: all uevents that have come are in the queue.
-    pub(super) fn go_on_with_resync(&mut self, is_read: bool) {
+    pub(crate) fn go_on_with_resync(&mut self, is_read: bool) {
         if let Stage::Wait { until, gone } = &mut self.resync.stage
             && *until <= self.now
             && is_read

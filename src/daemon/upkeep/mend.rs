@@ -5,14 +5,14 @@
 //! and does not fail; afterwards clients find sockets, queue file and records where they look for them. The records
 //! are gone, so every device is looked at once more.
 
-use super::control;
-use super::shell::Shell;
-use super::status;
+use super::super::shell::Shell;
+use super::super::sources::control;
+use super::super::sources::status;
 use std::io;
 
 impl Shell {
     /// Makes anew what is not a matter of the stores, if something in `/run/udev` was found gone.
-    pub(super) fn mend_run_folder(&mut self) {
+    pub(crate) fn mend_run_folder(&mut self) {
         let is_missed = self.queue_file.take_failure() | self.stores.watches.take_missing();
         if is_missed && self.stores.mended.is_none() {
             self.stores.mend_folders();

@@ -7,8 +7,8 @@
 //! looked at once more ([`super::resync`]); it comes to an end however small the buffer is (batches shrink
 //! when what we trigger is lost itself) and however much the machine has to say.
 
+use super::super::shell::{Caller, Shell};
 use super::resync::Resync;
-use super::shell::{Caller, Shell};
 use crate::helper::messages::MAX_MESSAGE;
 use crate::model::operation::{Operation, OperationReply};
 use crate::model::{Now, SeqNum, Trigger};
@@ -68,7 +68,7 @@ pub struct Coldplug {
 
 /// How far the machine has come: the highest numbers, or the lowest that are not through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Reached {
+pub(crate) struct Reached {
     /// Of events.
     pub event: Option<SeqNum>,
     /// Of what was begun because nodes were written to ([`crate::tasks::follow_ups`]); it causes events.
@@ -131,12 +131,12 @@ impl Coldplug {
     }
 
     /// Syspaths that wait to be triggered.
-    pub(super) fn waiting(&self) -> impl Iterator<Item = &BString> {
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &BString> {
         self.waiting.iter().map(|(_, path)| path)
     }
 
     /// Has these triggered, in this order.
-    pub(super) fn add(&mut self, wanted: impl IntoIterator<Item = (Trigger, BString)>) {
+    pub(crate) fn add(&mut self, wanted: impl IntoIterator<Item = (Trigger, BString)>) {
         self.started = true;
         self.through = None;
         self.waiting.extend(wanted);
@@ -206,7 +206,7 @@ impl Coldplug {
 
 impl Shell {
     /// Triggers every device, in the order of interop.md 7.3.
-    pub(super) fn start_coldplug(&mut self) {
+    pub(crate) fn start_coldplug(&mut self) {
         let prioritized = PRIORITIZED.map(BString::from);
         let found = Enumerator::new(&self.sysfs, &self.roots.run).enumerate(
             Kind::All,
@@ -219,7 +219,7 @@ impl Shell {
     }
 
     /// Whether what was triggered at the start, if anything was, is through.
-    pub(super) fn is_coldplug_through(&mut self) -> bool {
+    pub(crate) fn is_coldplug_through(&mut self) -> bool {
         if !self.coldplug.started {
             return true;
         }
@@ -231,23 +231,23 @@ impl Shell {
         self.coldplug.is_through(open, newest)
     }
 
-    pub(super) fn syspath(&self, devpath: &[u8]) -> BString {
+    pub(crate) fn syspath(&self, devpath: &[u8]) -> BString {
         self.sysfs.path(devpath).into_os_string().into_encoded_bytes().into()
     }
 
     /// Events were lost: all devices are looked at as soon as it is quiet.
-    pub(super) fn start_resync(&mut self) {
+    pub(crate) fn start_resync(&mut self) {
         self.coldplug.on_loss(self.now);
         self.links.exchange.table.lose();
     }
 
     /// All devices are looked at as soon as it is quiet: their records are gone.
-    pub(super) fn look_at_all_devices(&mut self) {
+    pub(crate) fn look_at_all_devices(&mut self) {
         self.coldplug.resync_after(self.now);
     }
 
     /// The next batch, if the time has come for it.
-    pub(super) fn go_on_with_coldplug(&mut self) {
+    pub(crate) fn go_on_with_coldplug(&mut self) {
         if self.exiting {
             (self.coldplug, self.resync) = (Coldplug::default(), Resync::default());
             return;
@@ -271,7 +271,7 @@ impl Shell {
         self.request_helper(Caller::Coldplug, operation, self.now + LIMIT);
     }
 
-    pub(super) fn coldplug_replied(&mut self, reply: &OperationReply) {
+    pub(crate) fn coldplug_replied(&mut self, reply: &OperationReply) {
         self.coldplug.on_reply(reply, self.now);
         // What the batch caused is read before anyone calls it through.
         self.intake.set_ready();

@@ -46,17 +46,17 @@ impl QueueFile {
     }
 
     /// Whether it could not be created or removed.
-    pub(super) fn is_stuck(&self) -> bool {
+    pub(crate) fn is_stuck(&self) -> bool {
         self.is_stuck
     }
 
     /// Whether its folder was not there since this was last asked.
-    pub(super) fn take_failure(&mut self) -> bool {
+    pub(crate) fn take_failure(&mut self) -> bool {
         std::mem::take(&mut self.has_failed)
     }
 
     /// Someone else has removed it.
-    pub(super) fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.exists = false;
     }
 }
