@@ -8,7 +8,7 @@
 //! Keys are 64-bit hashes of kind and text. A collision makes one event wait for a stranger and does no other
 //! harm: where more depends on it, the devices themselves are compared.
 //!
-//! Coalescing (design.md section 5) begins when more events wait than [`Queue::new`] is told; the
+//! Coalescing (ARCHITECTURE.md, "Loss, restart, hand-over") begins when more events wait than [`Queue::new`] is told; the
 //! queue is then bounded by the number of devices, and no state is lost.
 
 use crate::model::device::{last_component, parse_u32};

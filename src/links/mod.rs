@@ -1,5 +1,5 @@
-//! The link table, without I/O (design.md section 3, builtins.md section 3): what the kernel's
-//! RTM_NEWLINK messages say of network interfaces, and the text that sysfs would show for it.
+//! The link table, without I/O (ARCHITECTURE.md, "The link table"; builtins.md section 3): what the
+//! kernel's RTM_NEWLINK messages say of network interfaces, and the text that sysfs would show for it.
 //!
 //! * [`wire`]: walking and building netlink messages;
 //! * [`decode`]: one RTM_NEWLINK to a [`Link`]; acknowledgements to a [`Reply`];

@@ -1,4 +1,4 @@
-//! Attributes that are slow to read are read by helpers (design.md section 4).
+//! Attributes that are slow to read are read by helpers (ARCHITECTURE.md, "Nothing blocks").
 //!
 //! Must stay true: which are slow is learnt from waits that are the read's own, and a read that is quick costs
 //! nothing more for it. So the loop only looks at the clock. What took long is *suspected*: a helper

@@ -25,7 +25,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
 /// A link that is not in the table is asked for after this time: its notification comes 0.1 to 0.7 ms
-/// after the uevent (design.md section 3).
+/// after the uevent (builtins.md 3.4).
 const PATIENCE: Duration = Duration::from_millis(5);
 
 /// Bytes of one notification: about 1.5 KiB, more with many alternative names. A longer one makes the buffer
