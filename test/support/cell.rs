@@ -21,7 +21,7 @@ pub fn enter(peer: Option<&Path>) -> io::Result<()> {
     check(unsafe { libc::unshare(libc::CLONE_NEWNS | libc::CLONE_NEWNET) })?;
     mount("none", "/", "", libc::MS_REC | libc::MS_PRIVATE, "")?;
     mount("none", "/sys", "sysfs", 0, "")?;
-    furnish(peer)
+    furnish(peer, &nodes_of_the_machine()?)
 }
 
 /// Moves the calling thread, whose cell it is, into one beside it: the same interfaces and events, another
@@ -29,14 +29,13 @@ pub fn enter(peer: Option<&Path>) -> io::Result<()> {
 pub fn enter_beside() -> io::Result<()> {
     check(unsafe { libc::unshare(libc::CLONE_NEWNS) })?;
     mount("none", "/", "", libc::MS_REC | libc::MS_PRIVATE, "")?;
-    furnish(None)
+    furnish(None, &list_nodes(Path::new("/dev"))?)
 }
 
-fn furnish(peer: Option<&Path>) -> io::Result<()> {
-    let nodes = list_nodes(Path::new("/dev"))?;
+fn furnish(peer: Option<&Path>, nodes: &[Node]) -> io::Result<()> {
     mount("none", "/run", "tmpfs", 0, "mode=755")?;
     mount("none", "/dev", "tmpfs", 0, "mode=755")?;
-    for node in &nodes {
+    for node in nodes {
         node.make()?;
     }
     std::fs::create_dir_all("/run/udev/rules.d")?;
@@ -56,7 +55,7 @@ fn furnish(peer: Option<&Path>) -> io::Result<()> {
 
 /// Covers /dev with a copy of its nodes, in a mount namespace that is ours.
 pub fn copy_dev() -> io::Result<()> {
-    let nodes = list_nodes(Path::new("/dev"))?;
+    let nodes = nodes_of_the_machine()?;
     mount("none", "/dev", "tmpfs", 0, "mode=755")?;
     nodes.iter().try_for_each(Node::make)
 }
@@ -114,9 +113,13 @@ impl Node {
     }
 }
 
-/// Whether this is a loop device that a test has added (loops.rs).
-fn is_of_a_test(rdev: u64) -> bool {
-    libc::major(rdev) == 7 && libc::minor(rdev) >= 1000
+/// The nodes of the machine's /dev but those of loop devices that tests have added (loops.rs): who opens such a node
+/// when its test has removed the device makes the kernel add it again.
+fn nodes_of_the_machine() -> io::Result<Vec<Node>> {
+    let is_block = |node: &Node| node.mode & libc::S_IFMT == libc::S_IFBLK;
+    let is_of_a_test =
+        |node: &Node| is_block(node) && libc::major(node.rdev) == 7 && libc::minor(node.rdev) >= 1000;
+    Ok(list_nodes(Path::new("/dev"))?.into_iter().filter(|node| !is_of_a_test(node)).collect())
 }
 
 fn list_nodes(folder: &Path) -> io::Result<Vec<Node>> {
@@ -129,9 +132,6 @@ fn list_nodes(folder: &Path) -> io::Result<Vec<Node>> {
             if !matches!(path.to_str(), Some("/dev/pts" | "/dev/shm" | "/dev/mqueue" | "/dev/hugepages")) {
                 nodes.extend(list_nodes(&path)?);
             }
-        } else if kind.is_block_device() && is_of_a_test(meta.rdev()) {
-            // Who opens such a node when its test has removed the device makes the kernel add it again.
-            continue;
         } else if kind.is_char_device() || kind.is_block_device() || kind.is_symlink() {
             let target = if kind.is_symlink() { Some(std::fs::read_link(&path)?) } else { None };
             nodes.push(Node { path, mode: meta.mode(), rdev: meta.rdev(), target });
