@@ -1,6 +1,7 @@
 //! What one event knows of its device: the value that rules and builtins read and that only the
 //! evaluator's commit step and the job change.
 
+pub use super::fnv::{BuildFnv, Fnv};
 use super::record::Record;
 use super::{Action, Device, Properties, SeqNum, Uevent};
 use bstr::{BStr, BString, ByteSlice};
@@ -116,46 +117,6 @@ impl<T: Into<BString> + AsRef<[u8]>> FromIterator<T> for OrderedSet {
             set.insert(element);
         }
         set
-    }
-}
-
-/// Hasher for maps keyed by numbers, and by names that rules or the kernel chose: FNV-1a, no seed.
-///
-/// Who may choose many names can make such a map slow, not wrong: keys are compared in full. So it is not
-/// for names that media, files or programs bring (symlinks of all devices, properties): these use the standard
-/// hasher, which has a seed. The names of devices and subsystems come from drivers and root, and those of one
-/// event's symlinks and tags fit a few lines of rules of 1 KiB each.
-pub type BuildFnv = std::hash::BuildHasherDefault<Fnv>;
-
-/// See [`BuildFnv`].
-#[derive(Clone)]
-pub struct Fnv(u64);
-
-impl Default for Fnv {
-    fn default() -> Fnv {
-        Fnv(0xcbf2_9ce4_8422_2325)
-    }
-}
-
-impl std::hash::Hasher for Fnv {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &b in bytes {
-            self.0 = (self.0 ^ u64::from(b)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-    }
-
-    // Numbers need not be taken apart.
-    fn write_u64(&mut self, number: u64) {
-        self.0 = (self.0.rotate_left(26) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 ^= self.0 >> 32;
-    }
-
-    fn write_u32(&mut self, number: u32) {
-        self.write_u64(u64::from(number));
     }
 }
 

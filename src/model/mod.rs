@@ -14,6 +14,7 @@ pub mod device_id;
 pub mod effect;
 pub mod errno_names;
 pub mod event;
+pub mod fnv;
 pub mod hash;
 pub mod nearest;
 pub mod need;

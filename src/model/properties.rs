@@ -9,6 +9,7 @@
 //! Each property says whether it is *stored* in the record (rules.md section 7: layers "all" and
 //! "db"). Names that begin with a dot are never stored, whatever the caller says.
 
+use super::fnv::short_hash;
 use bstr::{BStr, BString, ByteSlice};
 use std::collections::HashMap;
 
@@ -28,7 +29,7 @@ impl Key {
     /// The key of this name.
     pub fn new(name: impl Into<BString>) -> Key {
         let name = name.into();
-        Key { hash: hash(&name), is_derived: super::event::is_derived(&name), name }
+        Key { hash: short_hash(&name), is_derived: super::event::is_derived(&name), name }
     }
 
     /// Whether the property is made of links, tags or time, and not kept as such.
@@ -40,11 +41,6 @@ impl Key {
     pub fn name(&self) -> &BStr {
         self.name.as_bstr()
     }
-}
-
-/// FNV-1a: names are short. Names that collide are compared in full, among [`FEW`] at most.
-fn hash(name: &[u8]) -> u32 {
-    name.iter().fold(0x811c_9dc5, |h, &b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193))
 }
 
 /// One property.
@@ -160,7 +156,7 @@ impl Properties {
     /// The whole property of that name.
     pub fn find(&self, name: impl AsRef<[u8]>) -> Option<Property<'_>> {
         let name = name.as_ref();
-        self.position(hash(name), name).map(|i| self.at(i))
+        self.position(short_hash(name), name).map(|i| self.at(i))
     }
 
     /// Like [`get`](Self::get), without hashing.
@@ -189,7 +185,7 @@ impl Properties {
         see: impl FnOnce(Property<'_>),
     ) {
         let name = name.as_ref();
-        let hash = hash(name);
+        let hash = short_hash(name);
         let at = self.position(hash, name);
         if let Some(i) = at {
             see(self.at(i));
@@ -198,7 +194,7 @@ impl Properties {
     }
 
     fn put(&mut self, name: &[u8], value: &[u8], stored: bool) {
-        let hash = hash(name);
+        let hash = short_hash(name);
         self.put_at(self.position(hash, name), hash, name, value, stored);
     }
 
@@ -270,7 +266,7 @@ impl Properties {
     /// Removes a property from all layers; returns whether it was there.
     pub fn remove(&mut self, name: impl AsRef<[u8]>) -> bool {
         let name = name.as_ref();
-        match self.position(hash(name), name) {
+        match self.position(short_hash(name), name) {
             Some(i) => {
                 let entry = self.entries[i];
                 match &mut self.index {
