@@ -17,9 +17,9 @@ use crate::links::{Origin, Reply, Table};
 use crate::model::need::{Exit, Fact, Need};
 use crate::model::operation::{Operation, OperationReply};
 use crate::model::{Action, Errno, Event, IfIndex, ResolveNames, SeqNum, Uevent};
-use crate::rules::eval::{EvalConfig, Evaluation, Step};
+use crate::rules::eval::{EvalConfig, Evaluation, Halt};
 use crate::rules::outcome::Outcome;
-use crate::rules::specialise::Programs;
+use crate::rules::skip::Programs;
 use crate::rules::{Answer, Ask};
 use crate::sys::{clock, netlink, process};
 use crate::tasks::Answers;
@@ -108,7 +108,7 @@ impl Trial {
             for note in evaluation.take_notes() {
                 log::log!(note.level, "{}", note.text);
             }
-            let Step::Ask(ask) = step else { return Ok(*evaluation.into_outcome()) };
+            let Halt::Ask(ask) = step else { return Ok(*evaluation.into_outcome()) };
             let answer = self.answer(evaluation.event(), &ask)?;
             evaluation.answer(answer);
         }

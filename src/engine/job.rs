@@ -12,9 +12,9 @@ use crate::model::effect::{Done, Effect, NodeChange, Sticky};
 use crate::model::event::OrderedSet;
 use crate::model::record::Record;
 use crate::model::{Action, DeviceId, Errno, Event, IfIndex, Now, announcement};
-use crate::rules::eval::{EvalConfig, Evaluation, Note, Progress};
+use crate::rules::eval::{EvalConfig, Evaluation, Note, TurnEnd};
 use crate::rules::outcome::{Outcome, RunItem, Watch};
-use crate::rules::specialise::Specialised;
+use crate::rules::skip::Specialised;
 use crate::rules::{Answer, Ask};
 use bstr::{BStr, BString, ByteSlice};
 use std::sync::Arc;
@@ -560,20 +560,20 @@ impl Job {
         if std::mem::take(&mut self.pauses) {
             return Some(Step::Pause);
         }
-        let progress = evaluation.go_on();
+        let end = evaluation.go_on();
         let notes = evaluation.take_notes();
         let level = evaluation.log_level();
         if level != self.log_level || !notes.is_empty() {
-            self.pauses = progress == Progress::Pauses;
+            self.pauses = end == TurnEnd::Pauses;
             return Some(Step::Tell(self.tell(level, notes)));
         }
-        match progress {
-            Progress::Pauses => return Some(Step::Pause),
-            Progress::Asks => {
+        match end {
+            TurnEnd::Pauses => return Some(Step::Pause),
+            TurnEnd::Asks => {
                 self.awaiting = Awaiting::Answer;
                 return Some(Step::Ask);
             }
-            Progress::Done => {}
+            TurnEnd::Done => {}
         }
         let Stage::Rules(evaluation) = std::mem::replace(&mut self.stage, Stage::Moving) else { return None };
         let outcome = evaluation.into_outcome();

@@ -20,7 +20,7 @@ use crate::model::{DeviceId, Event, Now, Properties, SeqNum, Uevent};
 use crate::rules::eval::EvalConfig;
 use crate::rules::outcome::RunItem;
 use crate::rules::program::RuleSet;
-use crate::rules::specialise::Programs;
+use crate::rules::skip::Programs;
 use crate::rules::{Answer, Ask};
 use bstr::BString;
 pub use job::Reply;

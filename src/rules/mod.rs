@@ -1,9 +1,10 @@
 //! The rules language, without I/O.
 //!
 //! ```text
-//!   bytes -> lex (lines, tokens with spans) -> parse -> compile -> program::RuleSet
+//!   bytes -> lex (lines, tokens with spans) -> compile -> program::RuleSet
 //!                                                              |
-//!                                  specialise (per ACTION, SUBSYSTEM, has number, has ifindex)
+//!                                       skip: which lines may matter for this kind of event,
+//!                                       which of them may hold by what the event has shown
 //!                                                              |
 //!   Event ------------------------------------------------->  eval  <-> Ask / Answer
 //!                                                              |
@@ -22,7 +23,7 @@ pub mod outcome;
 pub mod pattern;
 pub mod program;
 pub mod sanitise;
-pub mod specialise;
+pub mod skip;
 pub mod subst;
 
 pub use ask::{Answer, Ask};

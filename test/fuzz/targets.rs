@@ -3,9 +3,9 @@
 use bstr::{BString, ByteSlice};
 use mudev::links::{decode, wire};
 use mudev::model::{Action, Event, Properties, ResolveNames, Uevent, announcement, control, record};
-use mudev::rules::eval::{EvalConfig, Evaluation, Progress};
+use mudev::rules::eval::{EvalConfig, Evaluation, TurnEnd};
 use mudev::rules::memory_world::{self, MemoryDevice, MemoryWorld};
-use mudev::rules::specialise::{Kind, Specialised};
+use mudev::rules::skip::{EventKind, Specialised};
 use mudev::rules::{compile, glob, pattern, subst};
 use std::sync::Arc;
 
@@ -60,8 +60,8 @@ fn eval(bytes: &[u8]) {
     }
     let rules = Arc::new(compiled(bytes).rules);
     let event = disk();
-    let plain = Specialised::plain(rules.clone(), Kind::of(&event));
-    let folded = Specialised::new(rules, Kind::of(&event));
+    let plain = Specialised::plain(rules.clone(), EventKind::of(&event));
+    let folded = Specialised::new(rules, EventKind::of(&event));
     assert_eq!(outcome(plain, event.clone()), outcome(folded, event));
 }
 
@@ -85,9 +85,9 @@ fn outcome(program: Specialised, event: Event) -> String {
     let mut questions = 0;
     loop {
         match evaluation.go_on() {
-            Progress::Done => break,
-            Progress::Pauses => {}
-            Progress::Asks => {
+            TurnEnd::Done => break,
+            TurnEnd::Pauses => {}
+            TurnEnd::Asks => {
                 questions += 1;
                 assert!(questions < 100_000, "it asks for ever: {:?}", evaluation.asked());
                 let ask = evaluation.asked().expect("it asks").clone();

@@ -8,10 +8,10 @@ use mudev::model::{Action, Properties, ResolveNames};
 use mudev::rules::Ask;
 use mudev::rules::ask::Answer;
 use mudev::rules::compile::{Accounts, CompileOptions, SourceFile, compile};
-use mudev::rules::eval::{EvalConfig, Evaluation, Step as EvalStep};
+use mudev::rules::eval::{EvalConfig, Evaluation, Halt};
 use mudev::rules::memory_world::{MemoryDevice, MemoryWorld, event};
 use mudev::rules::outcome::{Outcome, RunItem};
-use mudev::rules::specialise::{Kind, Specialised};
+use mudev::rules::skip::{EventKind, Specialised};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
@@ -47,11 +47,11 @@ pub fn failures(case: &Case, step: &Step) -> Vec<String> {
     let properties = uevent_properties(device);
     let properties: Vec<(&str, &str)> = properties.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
     let event = event(action, &device.devpath, &device.subsystem, &properties);
-    let program = Arc::new(Specialised::new(rules, Kind::of(&event)));
+    let program = Arc::new(Specialised::new(rules, EventKind::of(&event)));
     let config = EvalConfig { strict_names: true, ..EvalConfig::default() };
     let mut evaluation = Evaluation::start(program, event, config);
     let mut world = world(case);
-    while let EvalStep::Ask(ask) = evaluation.run() {
+    while let Halt::Ask(ask) = evaluation.run() {
         let answer = match &ask {
             Ask::Run { command } => Answer::Exit(run(case, command)),
             ask => world.answer(evaluation.event(), ask),

@@ -2,9 +2,9 @@
 //! They always hold.
 
 use super::facts::Try;
-use super::matching::{COMMAND, Forgotten, PATH, VALUE};
+use super::given::{Attempt, Decision, Given, Id, Text, does};
+use super::substitute::{COMMAND, Forgotten, PATH, VALUE};
 use super::text::sysctl_name;
-use super::{Change, Evaluation, Id, Text, Tried, does};
 use crate::model::Key;
 use crate::rules::ask::Ask;
 use crate::rules::compile::{parse_id, parse_mode};
@@ -14,53 +14,53 @@ use crate::rules::sanitise::{self, interface_name, replace_bytes};
 use crate::rules::subst::{Expansion, Template};
 use bstr::{BString, ByteSlice};
 
-impl Evaluation {
+impl Given {
     /// Tries an assignment.
-    pub(super) fn assign<'p>(&self, token: &'p Token) -> Try<Tried<'p>> {
+    pub(super) fn assign<'p>(&self, token: &'p Token) -> Try<Attempt<'p>> {
         let closed = self.state.closed;
         match token {
-            Token::OwnerByName { .. } | Token::Owner { .. } if closed.owner => does(Change::Nothing),
-            Token::GroupByName { .. } | Token::Group { .. } if closed.group => does(Change::Nothing),
-            Token::ModeByText { .. } | Token::Mode { .. } if closed.mode => does(Change::Nothing),
+            Token::OwnerByName { .. } | Token::Owner { .. } if closed.owner => does(Decision::Nothing),
+            Token::GroupByName { .. } | Token::Group { .. } if closed.group => does(Decision::Nothing),
+            Token::ModeByText { .. } | Token::Mode { .. } if closed.mode => does(Decision::Nothing),
             Token::OwnerByName { name, last } => {
                 let id = self.id(name, |name| Ask::User { name })?;
-                does(Change::Owner { id, last: *last })
+                does(Decision::Owner { id, last: *last })
             }
             Token::GroupByName { name, last } => {
                 let id = self.id(name, |name| Ask::Group { name })?;
-                does(Change::Group { id, last: *last })
+                does(Decision::Group { id, last: *last })
             }
             Token::ModeByText { text, last } => {
                 let mode = match self.assigned(text, VALUE)? {
                     Text::Value(text) => parse_mode(&text).ok_or(Text::Value(text)),
                     Text::TooLong => Err(Text::TooLong),
                 };
-                does(Change::Mode { mode, last: *last })
+                does(Decision::Mode { mode, last: *last })
             }
-            Token::Owner { id, last } => does(Change::Owner { id: Id::Known(*id), last: *last }),
-            Token::Group { id, last } => does(Change::Group { id: Id::Known(*id), last: *last }),
-            Token::Mode { mode, last } => does(Change::Mode { mode: Ok(*mode), last: *last }),
-            Token::Tag { op, value } => does(Change::Tag { op: *op, tag: self.assigned(value, PATH)? }),
+            Token::Owner { id, last } => does(Decision::Owner { id: Id::Known(*id), last: *last }),
+            Token::Group { id, last } => does(Decision::Group { id: Id::Known(*id), last: *last }),
+            Token::Mode { mode, last } => does(Decision::Mode { mode: Ok(*mode), last: *last }),
+            Token::Tag { op, value } => does(Decision::Tag { op: *op, tag: self.assigned(value, PATH)? }),
             Token::SecLabel { module, op, label } => {
                 let text = match self.assigned(label, COMMAND)? {
                     Text::Value(text) if text.is_empty() => Text::Value(label.raw().to_owned()),
                     text => text,
                 };
-                does(Change::SecLabel { module, op: *op, label: text })
+                does(Decision::SecLabel { module, op: *op, label: text })
             }
-            Token::Unset { key } => does(Change::Unset(key)),
+            Token::Unset { key } => does(Decision::Unset(key)),
             Token::Env { key, append, value } => self.assign_env(key, *append, value),
             Token::Name { value, last } => self.assign_name(value, *last),
             Token::Symlink { op, value, last } => self.assign_symlink(*op, value, *last),
             Token::Attr { target, value } => self.write_attr(target, value),
             Token::Sysctl { name, value } => self.write_sysctl(name, value),
-            Token::Run { .. } if closed.run => does(Change::Nothing),
+            Token::Run { .. } if closed.run => does(Decision::Nothing),
             Token::Run { op, command, last } => {
                 let (item, clears_only) = self.run_item(command)?;
-                does(Change::Run { op: *op, item, last: *last, clears_only })
+                does(Decision::Run { op: *op, item, last: *last, clears_only })
             }
             // matches are tried elsewhere
-            _ => does(Change::Nothing),
+            _ => does(Decision::Nothing),
         }
     }
 
@@ -86,12 +86,12 @@ impl Evaluation {
         Ok(id.map_or(Id::Unknown(name), Id::Known))
     }
 
-    fn assign_env<'p>(&self, key: &'p Key, append: bool, value: &Template) -> Try<Tried<'p>> {
+    fn assign_env<'p>(&self, key: &'p Key, append: bool, value: &Template) -> Try<Attempt<'p>> {
         if append && value.is_empty() {
-            return does(Change::Nothing);
+            return does(Decision::Nothing);
         }
         let Text::Value(mut text) = self.assigned(value, VALUE)? else {
-            return does(Change::Env(key, Text::TooLong));
+            return does(Decision::Env(key, Text::TooLong));
         };
         if self.state.escape == Escape::Replace {
             text = replace_bytes(&text, sanitise::NOTHING).into_owned().into();
@@ -100,16 +100,16 @@ impl Evaluation {
             text = [old.as_bytes(), b" ", &text].concat().into();
         }
         let text = if text.len() < VALUE { Text::Value(text) } else { Text::TooLong };
-        does(Change::Env(key, text))
+        does(Decision::Env(key, text))
     }
 
-    fn assign_name<'p>(&self, value: &Template, last: bool) -> Try<Tried<'p>> {
+    fn assign_name<'p>(&self, value: &Template, last: bool) -> Try<Attempt<'p>> {
         if self.state.closed.name {
-            return does(Change::Nothing);
+            return does(Decision::Nothing);
         }
         if self.event().device.ifindex.is_none() {
             let text = "NAME is for network interfaces only, ignored".to_string();
-            return does(Change::Refused(log::Level::Warn, text));
+            return does(Decision::Refused(log::Level::Warn, text));
         }
         let name = match self.assigned(value, PATH)? {
             Text::Value(name) if self.state.escape != Escape::None => {
@@ -121,12 +121,12 @@ impl Evaluation {
             }
             name => name,
         };
-        does(Change::Name { name, last })
+        does(Decision::Name { name, last })
     }
 
-    fn assign_symlink<'p>(&self, op: ListOp, value: &Template, last: bool) -> Try<Tried<'p>> {
+    fn assign_symlink<'p>(&self, op: ListOp, value: &Template, last: bool) -> Try<Attempt<'p>> {
         if self.state.closed.symlink || self.event().device.devnum.is_none() {
-            return does(Change::Nothing);
+            return does(Decision::Nothing);
         }
         let escape = self.state.escape;
         let fold = escape != Escape::None;
@@ -139,34 +139,34 @@ impl Evaluation {
                 Escape::Replace => replace_bytes(&text, sanitise::PATH).into_owned().into(),
             }),
         };
-        does(Change::Symlink { op, links, last })
+        does(Decision::Symlink { op, links, last })
     }
 
-    fn write_attr<'p>(&self, target: &BString, value: &Template) -> Try<Tried<'p>> {
+    fn write_attr<'p>(&self, target: &BString, value: &Template) -> Try<Attempt<'p>> {
         let value = match self.assigned(value, VALUE)? {
             Text::Value(value) => value.trim_end_with(|c| c == '\n').into(),
             Text::TooLong => {
                 let text = format!("ATTR{{{target}}}: the value is too long, ignored");
-                return does(Change::Refused(log::Level::Warn, text));
+                return does(Decision::Refused(log::Level::Warn, text));
             }
         };
         self.facts.written(|| Ask::WriteAttr { target: target.clone(), value })?;
-        does(Change::AttrWritten)
+        does(Decision::AttrWritten)
     }
 
-    fn write_sysctl<'p>(&self, name: &Template, value: &Template) -> Try<Tried<'p>> {
+    fn write_sysctl<'p>(&self, name: &Template, value: &Template) -> Try<Attempt<'p>> {
         let (Text::Value(name), Text::Value(value)) =
             (self.assigned(name, PATH)?, self.assigned(value, VALUE)?)
         else {
             let text = "SYSCTL: name or value is too long, ignored".to_string();
-            return does(Change::Refused(log::Level::Warn, text));
+            return does(Decision::Refused(log::Level::Warn, text));
         };
         let Some(name) = sysctl_name(&name) else {
             let text = format!("{name:?} is no kernel parameter, ignored");
-            return does(Change::Refused(log::Level::Error, text));
+            return does(Decision::Refused(log::Level::Error, text));
         };
         self.facts.written(|| Ask::WriteSysctl { name, value })?;
-        does(Change::SysctlWritten)
+        does(Decision::SysctlWritten)
     }
 
     /// The entry of the RUN list, None if it is too long; and whether there is none to add.

@@ -2,7 +2,7 @@
 //! answer that belongs to the current operation.
 
 use crate::model::Errno;
-use crate::model::event::Fnv;
+use crate::model::fnv::Fnv;
 use crate::model::need::Exit;
 use crate::rules::ask::{
     Answer, Ask, Attr, BuiltinName, BuiltinResult, Constant, ParentDevice, ParentState, Subject,
@@ -13,22 +13,22 @@ use std::sync::Arc;
 
 /// Why an operation cannot be finished.
 #[derive(Clone, Debug)]
-pub(super) enum Stop {
+pub(super) enum Unfinished {
     /// This fact is missing.
-    Ask(Ask),
+    Asks(Ask),
     /// The event fails (rules.md 9.5), because of what.
-    Fail(Errno, String),
+    Fails(Errno, String),
 }
 
 /// The result of one try. Boxed: most tries succeed, and they should not carry the size of an ask.
-pub(super) type Try<T> = Result<T, Box<Stop>>;
+pub(super) type Try<T> = Result<T, Box<Unfinished>>;
 
 pub(super) fn ask<T>(ask: Ask) -> Try<T> {
-    Err(Box::new(Stop::Ask(ask)))
+    Err(Box::new(Unfinished::Asks(ask)))
 }
 
 pub(super) fn fail<T>(errno: Errno, what: String) -> Try<T> {
-    Err(Box::new(Stop::Fail(errno, what)))
+    Err(Box::new(Unfinished::Fails(errno, what)))
 }
 
 /// Attributes by device and name. There are some twenty of the device and a few of each parent; comparing
@@ -37,12 +37,12 @@ pub(super) fn fail<T>(errno: Errno, what: String) -> Try<T> {
 /// Must stay true: equal hashes only make two look-ups slower. An attribute is another one's only where device
 /// and name are equal; else two whose hashes collide would ask each other out for ever.
 #[derive(Clone, Debug, Default)]
-struct Attrs {
+struct AttrTable {
     hashes: Vec<u64>,
     known: Vec<(u16, BString, Attr)>,
 }
 
-impl Attrs {
+impl AttrTable {
     fn hash(device: u16, name: &[u8]) -> u64 {
         let mut hasher = Fnv::default();
         hasher.write(name);
@@ -58,12 +58,12 @@ impl Attrs {
     }
 
     fn get(&self, device: u16, name: &[u8]) -> Option<&Attr> {
-        let at = self.position(Attrs::hash(device, name), device, name)?;
+        let at = self.position(AttrTable::hash(device, name), device, name)?;
         Some(&self.known[at].2)
     }
 
     fn insert(&mut self, device: u16, name: BString, attr: Attr) {
-        let hash = Attrs::hash(device, &name);
+        let hash = AttrTable::hash(device, &name);
         match self.position(hash, device, &name) {
             Some(at) => self.known[at].2 = attr,
             None => {
@@ -80,13 +80,13 @@ impl Attrs {
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Facts {
+pub(super) struct KnownAnswers {
     parents: Option<Arc<[ParentDevice]>>,
     states: Vec<Option<Arc<ParentState>>>,
     /// Empty if none is bound.
     driver: Option<BString>,
     /// Absence included; 0 is the event's device, n its parent n - 1.
-    attrs: Attrs,
+    attrs: AttrTable,
     /// Of `[subsystem/sysname]` devices: few.
     named: Vec<(BString, BString, BString, Attr)>,
     constants: [Option<BString>; 3],
@@ -96,7 +96,7 @@ pub(super) struct Facts {
     operation: Option<Answer>,
 }
 
-impl Facts {
+impl KnownAnswers {
     /// Keeps an answer. One of the wrong kind counts as "not there", so that no ask is repeated for
     /// ever.
     pub fn learn(&mut self, ask: Ask, answer: Answer) {
@@ -151,7 +151,7 @@ impl Facts {
     /// An attribute was written: any name may lead to it (`..`, `*`, `[sub/dev]`), and the kernel may
     /// have stored something else than was written, so all are read again when asked for.
     pub fn forget_attrs(&mut self) {
-        self.attrs = Attrs::default();
+        self.attrs = AttrTable::default();
         self.named.clear();
     }
 
@@ -314,9 +314,9 @@ mod tests {
     fn attributes_whose_hashes_collide_are_known_side_by_side() {
         let [a, b] = COLLIDING.map(|name| name.as_bytes());
         for device in [0, 3] {
-            assert_eq!(Attrs::hash(device, a), Attrs::hash(device, b), "or this test shows nothing");
+            assert_eq!(AttrTable::hash(device, a), AttrTable::hash(device, b), "or this test shows nothing");
         }
-        let mut attrs = Attrs::default();
+        let mut attrs = AttrTable::default();
         let value = |text: &str| Attr::Value(text.into());
         for (device, name, attr) in
             [(0, a, value("1")), (0, b, Attr::Missing), (3, b, value("3")), (0, b, value("2"))]
@@ -332,7 +332,7 @@ mod tests {
     #[test]
     fn equal_hashes_of_all_attributes_change_no_look_up() {
         let names: Vec<BString> = (0..200).map(|n: u32| format!("a{n}").into()).collect();
-        let mut attrs = Attrs::default();
+        let mut attrs = AttrTable::default();
         for (n, name) in names.iter().enumerate() {
             attrs.insert((n % 3) as u16, name.clone(), Attr::Value(name.clone()));
         }

@@ -1,15 +1,23 @@
-//! Imports under way. A file may have a hundred thousand lines, so that an import is done in portions, between
+//! IMPORT (rules.md section 4): what is tried, and imports under way. A file may have a hundred thousand lines, so that an import is done in portions, between
 //! which the evaluation may pause; each takes one line at least. It is committed to: nothing else happens in the event until it is through.
 
 use super::Evaluation;
-use super::text::{Line, next_line, parse_property, whole_lines};
-use crate::rules::ask::{Answer, ParentState};
+use super::facts::Try;
+use super::given::{Attempt, Decision, Given, does, holds};
+use super::substitute::{COMMAND, PATH};
+use super::text::{TextLine, next_line, parse_property, whole_lines};
+use crate::model::command::kernel_value;
+use crate::model::event::render_tags;
+use crate::model::{Action, Key};
+use crate::rules::ask::{Answer, Ask, BuiltinName, ParentState};
 use crate::rules::glob::Glob;
-use bstr::{BString, ByteSlice};
+use crate::rules::sanitise::trim;
+use crate::rules::subst::Template;
+use bstr::{BStr, BString, ByteSlice};
 use std::sync::Arc;
 
 /// What a line or property costs besides its bytes, in units of [`super::TURN`].
-const LINE: usize = 64;
+const PER_LINE: usize = 64;
 
 /// What is imported, and how far that is.
 #[derive(Clone, Debug)]
@@ -60,18 +68,18 @@ impl Evaluation {
     fn import_lines(&mut self, text: &BString, at: &mut usize) -> Option<bool> {
         loop {
             match next_line(text, at) {
-                Line::None => return Some(true),
-                Line::TooLong => {
+                TextLine::None => return Some(true),
+                TextLine::TooLong => {
                     let text = format_args!("a line of the file is too long, the rest is left out");
                     self.note(log::Level::Warn, text);
                     return Some(false);
                 }
-                Line::Some(line) => {
-                    self.spend(LINE + line.len());
+                TextLine::Some(line) => {
+                    self.given.spend(PER_LINE + line.len());
                     if let Some((name, value)) = parse_property(line) {
                         self.set_property(name, value);
                     }
-                    if self.is_turn_over() {
+                    if self.given.is_turn_over() {
                         return None;
                     }
                 }
@@ -89,15 +97,117 @@ impl Evaluation {
     ) -> bool {
         for property in state.properties.iter().skip(*next) {
             *next += 1;
-            self.spend(LINE + property.name.len() + property.value.len());
+            self.given.spend(PER_LINE + property.name.len() + property.value.len());
             if !property.name.starts_with(b".") && glob.matches(property.name) {
                 *found = true;
                 self.set_property(property.name, property.value.as_bytes());
             }
-            if self.is_turn_over() {
+            if self.given.is_turn_over() {
                 return false;
             }
         }
         true
+    }
+}
+
+/// The operations, tried.
+impl Given {
+    pub(super) fn import_file<'p>(&self, negate: bool, path: &Template) -> Try<Attempt<'p>> {
+        let Some(path) = self.text(path, PATH)? else { return holds(false) };
+        if path.is_empty() {
+            return holds(negate);
+        }
+        match self.facts.text(&path.to_str_lossy(), || Ask::File { path: path.clone().into_owned() })? {
+            None => holds(negate),
+            Some(_) => does(Decision::ImportAnswer { negate, truncated: false }),
+        }
+    }
+
+    pub(super) fn import_program<'p>(&self, negate: bool, command: &Template) -> Try<Attempt<'p>> {
+        let Some(command) = self.text(command, COMMAND)? else { return holds(false) };
+        if trim(&command).is_empty() {
+            return holds(negate);
+        }
+        match self.facts.exit(&command)? {
+            Some(exit) if exit.success => does(Decision::ImportAnswer { negate, truncated: exit.truncated }),
+            _ => holds(negate),
+        }
+    }
+
+    pub(super) fn import_builtin<'p>(
+        &self,
+        negate: bool,
+        builtin: BuiltinName,
+        command: &Template,
+    ) -> Try<Attempt<'p>> {
+        let Some(command) = self.text(command, COMMAND)? else { return holds(false) };
+        if let Some(verdict) = self.facts.verdict(builtin) {
+            return holds(verdict != negate);
+        }
+        match self.facts.builtin(builtin, &command)? {
+            Some(result) => {
+                let change = Decision::Builtin(builtin, result.clone());
+                Ok(Attempt { holds: result.success != negate, change })
+            }
+            None => holds(negate),
+        }
+    }
+
+    pub(super) fn import_db<'p>(&self, negate: bool, key: &Key) -> Try<Attempt<'p>> {
+        Ok(import_one(negate, key.name(), self.old_property(key.name())))
+    }
+
+    pub(super) fn import_command_line<'p>(&self, negate: bool, key: &BString) -> Try<Attempt<'p>> {
+        let line = self.facts.text("the kernel command line", || Ask::CommandLine)?;
+        let value = kernel_value(line.unwrap_or_default(), key, self.config.in_initrd)
+            .map(|value| value.unwrap_or_else(|| "1".into()));
+        Ok(import_one(negate, key.as_bstr(), value))
+    }
+
+    /// A property of the old state: the record over the kernel's properties of this message
+    /// (rules.md section 4, IMPORT{db}).
+    fn old_property(&self, name: &BStr) -> Option<BString> {
+        let event = self.event();
+        if event.action == Action::Remove || name == "ID_RENAMING" {
+            return None;
+        }
+        if let Some(old) = &event.old {
+            let derived = match name.as_bytes() {
+                b"DEVLINKS" => {
+                    let paths: Vec<Vec<u8>> =
+                        old.links.iter().map(|l| [b"/dev/", l.as_bytes()].concat()).collect();
+                    (!paths.is_empty()).then(|| bstr::join(" ", paths).into())
+                }
+                b"TAGS" => render_tags(&old.tags),
+                b"CURRENT_TAGS" => render_tags(&old.current_tags),
+                b"USEC_INITIALIZED" => old.usec_initialized.map(|usec| usec.to_string().into()),
+                _ => old.properties.get(name).map(BStr::to_owned),
+            };
+            if derived.is_some() {
+                return derived;
+            }
+        }
+        if let Some(replaced) = self.state.replaced.iter().find(|r| r.0 == name) {
+            return Some(replaced.1.clone());
+        }
+        let kernel = event.properties.find(name).filter(|p| !p.stored && !name.starts_with(b"."));
+        kernel.map(|p| p.value.to_owned())
+    }
+
+    pub(super) fn import_parent<'p>(&self, negate: bool, pattern: &Template) -> Try<Attempt<'p>> {
+        let Some(pattern) = self.text(pattern, PATH)? else { return holds(false) };
+        if self.facts.parents()?.is_empty() {
+            return holds(negate);
+        }
+        let state = self.facts.shared_parent_state(0)?;
+        let glob = Glob::new(&pattern, false);
+        does(Decision::Import(Import::Parent { state, glob, next: 0, found: false, negate }))
+    }
+}
+
+fn import_one<'p>(negate: bool, name: &BStr, value: Option<BString>) -> Attempt<'p> {
+    match value {
+        None => Attempt { holds: negate, change: Decision::Nothing },
+        Some(value) => Attempt { holds: !negate, change: Decision::ImportOne(name.into(), value) },
     }
 }

@@ -9,11 +9,11 @@ mod situations;
 use crate::model::{Action, Event, ResolveNames};
 use crate::rules::ask::Ask;
 use crate::rules::compile::{Accounts, CompileOptions, SourceFile, compile};
-use crate::rules::eval::{ENTRY, EvalConfig, Evaluation, Note, Progress, Step};
+use crate::rules::eval::{EvalConfig, Evaluation, Halt, LINE_COST, Note, TurnEnd};
 use crate::rules::memory_world::{MemoryDevice, MemoryWorld};
 use crate::rules::outcome::{Outcome, RunItem};
 use crate::rules::program::RuleSet;
-use crate::rules::specialise::{Kind, Specialised};
+use crate::rules::skip::{EventKind, Specialised};
 use bstr::ByteSlice;
 use std::sync::Arc;
 
@@ -44,11 +44,11 @@ fn summary(outcome: &Outcome) -> String {
 /// Goes on to the end with the shortest turns: a pause after each step.
 fn finish_in_steps(mut evaluation: Evaluation, world: &mut MemoryWorld) -> (Outcome, Vec<Note>) {
     loop {
-        evaluation.shorten_turn(ENTRY);
+        evaluation.shorten_turn(LINE_COST);
         match evaluation.go_on() {
-            Progress::Pauses => {}
-            Progress::Done => break,
-            Progress::Asks => {
+            TurnEnd::Pauses => {}
+            TurnEnd::Done => break,
+            TurnEnd::Asks => {
                 let ask = evaluation.asked().expect("it asks").clone();
                 let answer = world.answer(evaluation.event(), &ask);
                 evaluation.answer(answer);
@@ -63,8 +63,8 @@ fn finish_in_steps(mut evaluation: Evaluation, world: &mut MemoryWorld) -> (Outc
 /// as the original.
 fn finish(mut evaluation: Evaluation, world: &mut MemoryWorld, fork: bool) -> (Outcome, Vec<Note>) {
     let mut forks = Vec::new();
-    while let Step::Ask(ask) = evaluation.run() {
-        assert_eq!(evaluation.run(), Step::Ask(ask.clone()), "the question stays open");
+    while let Halt::Ask(ask) = evaluation.run() {
+        assert_eq!(evaluation.run(), Halt::Ask(ask.clone()), "the question stays open");
         if fork {
             let (outcome, _) = finish(evaluation.clone(), &mut world.clone(), false);
             forks.push((ask.clone(), summary(&outcome)));
@@ -72,7 +72,7 @@ fn finish(mut evaluation: Evaluation, world: &mut MemoryWorld, fork: bool) -> (O
         let answer = world.answer(evaluation.event(), &ask);
         evaluation.answer(answer);
     }
-    assert_eq!(evaluation.run(), Step::Done);
+    assert_eq!(evaluation.run(), Halt::Done);
     let notes = evaluation.take_notes();
     let outcome = *evaluation.into_outcome();
     let expected = summary(&outcome);
@@ -89,7 +89,7 @@ fn evaluate_all_ways(
     world: &mut MemoryWorld,
     config: &EvalConfig,
 ) -> (Outcome, Vec<Note>) {
-    let kind = Kind::of(event);
+    let kind = EventKind::of(event);
     let plain = Arc::new(Specialised::plain(rules.clone(), kind));
     let folded = Arc::new(Specialised::new(rules, kind));
     let (mut other, mut third) = (world.clone(), world.clone());

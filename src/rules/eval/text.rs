@@ -9,7 +9,7 @@ const MAX_LINE: usize = 1 << 20;
 
 /// See [`next_line`].
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Line<'t> {
+pub(super) enum TextLine<'t> {
     Some(&'t [u8]),
     /// Reading ends here.
     TooLong,
@@ -17,11 +17,11 @@ pub(super) enum Line<'t> {
 }
 
 /// The line of a program's output or a file that begins at `at`, which is then where the next one begins.
-pub(super) fn next_line<'t>(text: &'t [u8], at: &mut usize) -> Line<'t> {
-    let Some(rest) = text.get(*at..) else { return Line::None };
+pub(super) fn next_line<'t>(text: &'t [u8], at: &mut usize) -> TextLine<'t> {
+    let Some(rest) = text.get(*at..) else { return TextLine::None };
     let line = rest.find_byteset(b"\n\r\0").map_or(rest, |end| &rest[..end]);
     *at += line.len() + 1;
-    if line.len() > MAX_LINE { Line::TooLong } else { Line::Some(line) }
+    if line.len() > MAX_LINE { TextLine::TooLong } else { TextLine::Some(line) }
 }
 
 /// The property that such a line sets, an empty value included (rules.md section 4).
@@ -92,13 +92,13 @@ mod tests {
     use super::*;
 
     /// All properties, and why reading ended.
-    fn properties(text: &[u8]) -> (Vec<(BString, BString)>, Line<'static>) {
+    fn properties(text: &[u8]) -> (Vec<(BString, BString)>, TextLine<'static>) {
         let (mut at, mut all) = (0, Vec::new());
         loop {
             match next_line(text, &mut at) {
-                Line::Some(line) => all.extend(parse_property(line).map(|(a, b)| (a.into(), b.into()))),
-                Line::TooLong => return (all, Line::TooLong),
-                Line::None => return (all, Line::None),
+                TextLine::Some(line) => all.extend(parse_property(line).map(|(a, b)| (a.into(), b.into()))),
+                TextLine::TooLong => return (all, TextLine::TooLong),
+                TextLine::None => return (all, TextLine::None),
             }
         }
     }
@@ -109,7 +109,7 @@ mod tests {
         let expected = [("A", "1"), ("C", "two words"), ("E", "quoted "), ("H", ""), ("I", "a\\x20b=c")];
         let expected: Vec<(BString, BString)> =
             expected.iter().map(|(a, b)| ((*a).into(), (*b).into())).collect();
-        assert_eq!(properties(text), (expected, Line::None));
+        assert_eq!(properties(text), (expected, TextLine::None));
     }
 
     #[test]
@@ -117,7 +117,7 @@ mod tests {
         let mut text = b"A=1\nB=".to_vec();
         text.resize((1 << 20) + 10, b'x');
         text.extend_from_slice(b"\nC=1");
-        assert_eq!(properties(&text), (vec![("A".into(), "1".into())], Line::TooLong));
+        assert_eq!(properties(&text), (vec![("A".into(), "1".into())], TextLine::TooLong));
     }
 
     #[test]

@@ -6,14 +6,14 @@ use crate::rules::eval::TURN;
 /// Pauses until the end; world and rules must ask for nothing but what the world answers.
 fn pauses(rules: &str, event: &Event, world: &MemoryWorld) -> (usize, Outcome) {
     let mut world = world.clone();
-    let program = Arc::new(Specialised::new(compiled(&[rules]), Kind::of(event)));
+    let program = Arc::new(Specialised::new(compiled(&[rules]), EventKind::of(event)));
     let mut evaluation = Evaluation::start(program, event.clone(), EvalConfig::default());
     let mut pauses = 0;
     loop {
         match evaluation.go_on() {
-            Progress::Done => return (pauses, *evaluation.into_outcome()),
-            Progress::Pauses => pauses += 1,
-            Progress::Asks => {
+            TurnEnd::Done => return (pauses, *evaluation.into_outcome()),
+            TurnEnd::Pauses => pauses += 1,
+            TurnEnd::Asks => {
                 let ask = evaluation.asked().expect("it asks").clone();
                 evaluation.answer(world.answer(evaluation.event(), &ask));
             }

@@ -4,12 +4,12 @@
 use super::{evaluate_all_ways, machine, null, sda1};
 use crate::model::{Action, Event, Key};
 use crate::rules::ask::Answer;
-use crate::rules::eval::{EvalConfig, Evaluation, Step};
+use crate::rules::eval::{EvalConfig, Evaluation, Halt};
 use crate::rules::pattern::Pattern;
 use crate::rules::program::{
     AttrName, Class, Line, ListOp, Match, MatchKey, ParentKey, ParentMatch, RuleSet, RunCommand, Token,
 };
-use crate::rules::specialise::{Kind, Specialised};
+use crate::rules::skip::{EventKind, Specialised};
 use crate::rules::subst::Template;
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -271,10 +271,8 @@ fn a_list_of_vendors_becomes_a_run_and_costs_one_question() {
         lines: (1..=400).map(line).collect(),
         static_nodes: vec![],
     });
-    let program = crate::rules::specialise::Specialised::new(
-        rules.clone(),
-        crate::rules::specialise::Kind::of(&null()),
-    );
+    let program =
+        crate::rules::skip::Specialised::new(rules.clone(), crate::rules::skip::EventKind::of(&null()));
     assert_eq!(program.size(), (400, 1));
 
     let mut world = machine();
@@ -297,10 +295,10 @@ proptest! {
     #[test]
     fn answers_of_the_wrong_kind_never_keep_a_question_open(rules in rule_set(), event in event(), text: bool) {
         let wrong = if text { Answer::Text(Ok(None)) } else { Answer::Id(None) };
-        let program = Arc::new(Specialised::new(Arc::new(rules), Kind::of(&event)));
+        let program = Arc::new(Specialised::new(Arc::new(rules), EventKind::of(&event)));
         let mut evaluation = Evaluation::start(program, event, EvalConfig::default());
         let mut asked = 0;
-        while let Step::Ask(_) = evaluation.run() {
+        while let Halt::Ask(_) = evaluation.run() {
             asked += 1;
             prop_assert!(asked < 10_000);
             evaluation.answer(wrong.clone());

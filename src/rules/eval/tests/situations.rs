@@ -838,7 +838,7 @@ fn an_event_that_no_rule_touches_asks_nothing() {
     );
     assert!(seen.asked.is_empty());
     let rules = compiled(&["SUBSYSTEM!=\"usb\", GOTO=\"end\"\nENV{A}=\"1\"\nENV{B}=\"1\"\nLABEL=\"end\"\n"]);
-    assert_eq!(Specialised::new(rules, Kind::of(&null())).size(), (0, 0));
+    assert_eq!(Specialised::new(rules, EventKind::of(&null())).size(), (0, 0));
 }
 
 /// Two names of one 64-bit FNV-1a hash. Each look-up knows which of the two is meant.

@@ -1,0 +1,247 @@
+//! Taking in what operations decided: the only place where an evaluation changes its event and outcome.
+
+use super::given::{Decision, Id, State, Text};
+use super::import::Import;
+use super::text::link_path;
+use super::{Evaluation, LINE_COST, dump};
+use crate::model::event::OrderedSet;
+use crate::model::uevent::valid_property;
+use crate::model::{Action, Tags};
+use crate::rules::ask::{BuiltinName, BuiltinResult};
+use crate::rules::outcome::Watch;
+use crate::rules::program::{Escape, ListOp, OptionToken};
+use crate::rules::subst::is_blank;
+use bstr::ByteSlice;
+
+impl Evaluation {
+    /// Takes in what an operation decided.
+    pub(super) fn commit(&mut self, change: Decision<'_>) {
+        let outcome = &mut self.given.state.outcome;
+        match change {
+            Decision::Nothing | Decision::SysctlWritten => {}
+            Decision::DevParent(device) => self.given.state.dev_parent = device,
+            Decision::Result { text, truncated } => {
+                self.given.state.result = text;
+                if truncated {
+                    self.note(
+                        log::Level::Warn,
+                        format_args!("the output of the program is too long, its end is lost"),
+                    );
+                }
+            }
+            Decision::ImportOne(name, value) => self.set_property(&name, &value),
+            Decision::Import(import) => self.importing = Some(Box::new(import)),
+            Decision::ImportAnswer { negate, truncated } => {
+                if truncated {
+                    let text = format_args!("the output of the program is too long, its end is lost");
+                    self.note(log::Level::Warn, text);
+                }
+                self.importing = Some(Box::new(Import::of_answer(self.given.facts.take_operation(), negate)));
+            }
+            Decision::Builtin(builtin, result) => self.commit_builtin(builtin, result),
+            Decision::Option(option) => self.commit_option(option),
+            Decision::Owner { id, last } => {
+                self.given.state.closed.owner |= last;
+                if let Some(id) = self.checked_id("OWNER", id) {
+                    self.given.state.outcome.owner = Some(id);
+                }
+            }
+            Decision::Group { id, last } => {
+                self.given.state.closed.group |= last;
+                if let Some(id) = self.checked_id("GROUP", id) {
+                    self.given.state.outcome.group = Some(id);
+                }
+            }
+            Decision::Mode { mode, last } => {
+                self.given.state.closed.mode |= last;
+                match mode {
+                    Ok(mode) => outcome.mode = Some(mode),
+                    Err(Text::TooLong) => self.too_long("MODE"),
+                    Err(Text::Value(text)) => {
+                        self.note(log::Level::Error, format_args!("MODE {text:?} is no mode, ignored"));
+                    }
+                }
+            }
+            Decision::Tag { op, tag } => self.commit_tag(op, tag),
+            Decision::SecLabel { module, op, label } => {
+                if op == ListOp::Set {
+                    outcome.seclabels.clear();
+                }
+                match label {
+                    Text::Value(label) => outcome.seclabels.push((module.clone(), label)),
+                    Text::TooLong => self.too_long("SECLABEL"),
+                }
+            }
+            Decision::Unset(key) => self.remove_property(key.name()),
+            Decision::Env(key, Text::Value(value)) => self.set_property(key.name(), &value),
+            Decision::Env(key, Text::TooLong) => {
+                self.note(log::Level::Warn, format_args!("ENV{{{}}}: too long, ignored", key.name()));
+            }
+            Decision::Name { name, last } => {
+                self.given.state.closed.name |= last;
+                match name {
+                    Text::Value(name) => outcome.name = Some(name),
+                    Text::TooLong => self.too_long("NAME"),
+                }
+            }
+            Decision::Symlink { op, links, last } => self.commit_symlink(op, links, last),
+            Decision::Run { op, item, last, clears_only } => {
+                self.given.state.closed.run |= last;
+                if op == ListOp::Set {
+                    outcome.run.clear();
+                }
+                match item {
+                    _ if clears_only => {}
+                    Some(item) => outcome.run.push(item),
+                    None => self.too_long("RUN"),
+                }
+            }
+            Decision::AttrWritten => self.given.facts.forget_attrs(),
+            Decision::Refused(level, text) => self.note(level, format_args!("{text}")),
+        }
+    }
+
+    fn commit_builtin(&mut self, builtin: BuiltinName, result: BuiltinResult) {
+        if builtin.runs_once() {
+            self.given.facts.set_verdict(builtin, result.success);
+        }
+        for message in &result.messages {
+            self.note(log::Level::Warn, format_args!("{}: {message}", builtin.as_str()));
+        }
+        for (name, value) in result.properties {
+            match value {
+                Some(value) => self.set_property(&name, &value),
+                None => self.remove_property(&name),
+            }
+        }
+        if !result.alt_names.is_empty() {
+            self.given.state.outcome.alt_names = result.alt_names;
+        }
+    }
+
+    fn commit_option(&mut self, option: OptionToken) {
+        let outcome = &mut self.given.state.outcome;
+        match option {
+            // both in one line: whatever their order, "replace" it is
+            OptionToken::StringEscape(_) if self.given.state.escape == Escape::Replace => {}
+            OptionToken::StringEscape(escape) => self.given.state.escape = escape,
+            OptionToken::DbPersist => outcome.db_persist = true,
+            OptionToken::Watch { .. } if self.given.state.closed.watch => {}
+            OptionToken::Watch { on, last } => {
+                self.given.state.closed.watch = last;
+                outcome.watch = Some(if on { Watch::On } else { Watch::Off });
+            }
+            OptionToken::LinkPriority(priority) => outcome.link_priority = priority,
+            OptionToken::LogLevel(level) => outcome.log_level = level,
+            OptionToken::Dump { json } => {
+                let text = if json { dump::json(outcome) } else { dump::text(outcome) };
+                self.note(log::Level::Info, format_args!("{text}"));
+            }
+        }
+    }
+
+    fn commit_tag(&mut self, op: ListOp, tag: Text) {
+        if op != ListOp::Add {
+            self.given.spend(self.event().tags.sticky.len() * LINE_COST);
+        }
+        let event = &mut self.given.state.outcome.event;
+        if op == ListOp::Set {
+            event.tags.current.clear();
+            // those of earlier events stay (v258)
+            event.tags.sticky = event.old.as_ref().map_or_else(OrderedSet::default, |old| old.tags.clone());
+        }
+        match tag {
+            Text::TooLong => self.too_long("TAG"),
+            Text::Value(tag) if !Tags::is_valid(&tag) => {
+                self.note(
+                    log::Level::Warn,
+                    format_args!("TAG {tag:?}: only letters, digits, - and _ may stand in a tag, ignored"),
+                );
+            }
+            Text::Value(tag) if op == ListOp::Remove => event.tags.remove(&tag),
+            Text::Value(tag) => event.tags.add(&tag),
+        }
+    }
+
+    fn commit_symlink(&mut self, op: ListOp, links: Text, last: bool) {
+        self.given.state.closed.symlink |= last;
+        let set = &mut self.given.state.outcome.event.links;
+        if op == ListOp::Set {
+            set.clear();
+        }
+        let text = match links {
+            Text::Value(text) => text,
+            Text::TooLong => return self.too_long("SYMLINK"),
+        };
+        for word in text.split(|b| is_blank(*b)).filter(|w| !w.is_empty()) {
+            let set = &mut self.given.state.outcome.event.links;
+            match link_path(word) {
+                None => self.note(
+                    log::Level::Warn,
+                    format_args!("SYMLINK {:?} does not lead below /dev, ignored", word.as_bstr()),
+                ),
+                Some(path) if op == ListOp::Remove => {
+                    let count = set.len();
+                    set.remove(&path);
+                    self.given.spend(count * LINE_COST);
+                }
+                Some(path) => {
+                    set.insert(path);
+                }
+            }
+        }
+    }
+
+    fn checked_id(&mut self, key: &str, id: Id) -> Option<u32> {
+        match id {
+            Id::Known(id) => return Some(id),
+            Id::Unknown(name) => {
+                self.note(log::Level::Error, format_args!("{key} {name:?} is not known, ignored"))
+            }
+            Id::TooLong => self.too_long(key),
+        }
+        None
+    }
+
+    /// Sets a property; an empty value removes it (262), an invalid one is left out with a note.
+    pub(super) fn set_property(&mut self, name: &[u8], value: &[u8]) {
+        if value.is_empty() {
+            self.remove_property(name);
+        } else if valid_property(name, value) {
+            self.seen.property_changed();
+            let keeps = self.keeps_replaced(name);
+            let State { outcome, replaced, .. } = &mut self.given.state;
+            outcome.event.properties.replace_stored(name, value, |old| {
+                if keeps && !old.stored {
+                    replaced.push((old.name.to_owned(), old.value.to_owned()));
+                }
+            });
+        } else {
+            let (name, value) = (name.as_bstr(), value.as_bstr());
+            self.note(
+                log::Level::Error,
+                format_args!("property {name:?}={value:?} cannot be stored, ignored"),
+            );
+        }
+    }
+
+    fn remove_property(&mut self, name: &[u8]) {
+        self.seen.property_changed();
+        let keeps = self.keeps_replaced(name);
+        let properties = &mut self.given.state.outcome.event.properties;
+        if let Some(old) = properties.find(name).filter(|old| keeps && !old.stored) {
+            self.given.state.replaced.push((old.name.to_owned(), old.value.to_owned()));
+        }
+        properties.remove(name);
+    }
+
+    /// Whether the kernel's value of a property is kept when it changes. What rules set is stored, but for
+    /// names with a dot, which no kernel uses.
+    fn keeps_replaced(&self, name: &[u8]) -> bool {
+        self.given.state.outcome.event.action != Action::Remove && !name.starts_with(b".")
+    }
+
+    fn too_long(&mut self, key: &str) {
+        self.note(log::Level::Warn, format_args!("{key}: the substituted text is too long, ignored"));
+    }
+}
