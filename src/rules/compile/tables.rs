@@ -1,6 +1,8 @@
 //! The tables of the specification, row by row.
 
 use super::*;
+use crate::rules::diagnostic::Severity;
+use crate::rules::program::*;
 use proptest::prelude::*;
 
 /// alice is 7, a system account; bob is 1234, none.

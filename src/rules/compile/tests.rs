@@ -1,6 +1,8 @@
 //! Lines to programs: what is kept, dropped, sorted and said.
 
 use super::*;
+use crate::rules::diagnostic::Severity;
+use crate::rules::program::*;
 
 struct Staff;
 
