@@ -1,11 +1,8 @@
-//! The end of a pattern in which a set has several ends: all readings are followed at once.
-//!
-//! The places that a reading can come to are numbered in the order of the pattern, and those that the text so far
-//! leads to are the bits of a number, as in [`search`](super::search). Nearly all places lead to the next one, so that a
-//! byte of the text costs a step for each 64 places; places that lead further are moved on by how far. Sets with several
-//! ends, of which a pattern has few, are looked at one by one.
+//! The end of a pattern in which a set has several ends: all readings of it, as the places that they can come to.
 
-use super::{Branch, ByteSet, Element, MAX_OPEN_BRACKETS, Piece, fold, parse_piece, work};
+use super::machine::Machine;
+use super::set::{Branch, ByteSet};
+use super::{Element, MAX_OPEN_BRACKETS, Piece, parse_piece};
 use std::collections::BTreeMap;
 
 /// How far places may lead, in so many different ways. Only readings that lie across each other for long need
@@ -50,27 +47,24 @@ impl Forks {
         by_offset.keys().enumerate().for_each(|(number, &offset)| numbers[offset] = number);
         let places = by_offset.into_values().map(|place| place.renamed(|offset| numbers[offset]));
         let forks = Forks { places: places.collect(), ignore_case };
-        if Steps::new(&forks).moves.len() > MAX_DISTANCES { never() } else { forks }
+        if forks.machine().distances() > MAX_DISTANCES { never() } else { forks }
     }
 
     /// Whether the whole of `text` matches, or with `floats` the end of it.
     pub fn matches(&self, text: &[u8], floats: bool) -> bool {
-        let steps = Steps::new(self);
-        let mut now = vec![0; steps.width];
-        let mut next = now.clone();
-        set(&mut now, 0);
-        for &byte in text {
-            steps.pass_runs(&mut now);
-            steps.pass_byte(byte, &now, &mut next);
-            std::mem::swap(&mut now, &mut next);
-            if floats {
-                set(&mut now, 0);
-            } else if now.iter().all(|&word| word == 0) {
-                return false;
+        self.machine().matches(text, floats)
+    }
+
+    fn machine(&self) -> Machine<'_> {
+        let mut machine = Machine::new(self.places.len());
+        for (at, place) in self.places.iter().enumerate() {
+            match place {
+                Place::Element(element, to) => machine.add(at, *to, element, self.ignore_case),
+                Place::Fork(branches) => machine.add_fork(at, branches),
+                Place::End => machine.set_end(at),
             }
         }
-        steps.pass_runs(&mut now);
-        self.places.iter().enumerate().any(|(at, place)| *place == Place::End && is_set(&now, at))
+        machine
     }
 }
 
@@ -113,105 +107,4 @@ fn read(pattern: &[u8], ignore_case: bool) -> Option<BTreeMap<usize, Place>> {
         places.insert(offset, place);
     }
     Some(places)
-}
-
-/// Where bytes lead from sets of places.
-struct Steps<'f> {
-    /// Of a set of places, in numbers of 64 bits.
-    width: usize,
-    /// For each byte: the places that take it, but for forks.
-    taking: Vec<u64>,
-    /// By how far they lead: those places.
-    moves: BTreeMap<usize, Vec<u64>>,
-    /// The places that are `*`: each stays where it is, and leads to the next one without a byte.
-    runs: Vec<u64>,
-    forks: Vec<(usize, &'f [(ByteSet, usize)])>,
-}
-
-impl Steps<'_> {
-    fn new(forks: &Forks) -> Steps<'_> {
-        let width = forks.places.len().div_ceil(64);
-        let mut steps = Steps {
-            width,
-            taking: vec![0; width * 256],
-            moves: BTreeMap::new(),
-            runs: vec![0; width],
-            forks: Vec::new(),
-        };
-        for (at, place) in forks.places.iter().enumerate() {
-            match place {
-                Place::Element(element, to) => {
-                    steps.add(at, *to, element, forks.ignore_case);
-                }
-                Place::Fork(branches) => steps.forks.push((at, branches)),
-                Place::End => {}
-            }
-        }
-        steps
-    }
-
-    fn add(&mut self, at: usize, to: usize, element: &Element, ignore_case: bool) {
-        let distance = match element {
-            Element::AnyRun => {
-                set(&mut self.runs, at);
-                0
-            }
-            Element::Forks(_) | Element::Never => return,
-            Element::Byte(_) | Element::AnyByte | Element::Set(_) => to - at,
-        };
-        set(self.moves.entry(distance).or_insert_with(|| vec![0; self.width]), at);
-        let takes = |byte: u8| match element {
-            Element::Byte(wanted) => *wanted == fold(byte, ignore_case),
-            Element::Set(set) => set.contains(byte),
-            _ => true,
-        };
-        for byte in (0..=u8::MAX).filter(|&byte| takes(byte)) {
-            self.taking[usize::from(byte) * self.width + at / 64] |= 1 << (at % 64);
-        }
-    }
-
-    /// Where `byte` leads from `now`.
-    fn pass_byte(&self, byte: u8, now: &[u64], next: &mut [u64]) {
-        work::add(self.moves.len() * self.width);
-        next.fill(0);
-        let taking = &self.taking[usize::from(byte) * self.width..][..self.width];
-        for (&distance, places) in &self.moves {
-            for (word, ((now, taking), places)) in now.iter().zip(taking).zip(places).enumerate() {
-                set_moved(next, word, now & taking & places, distance);
-            }
-        }
-        for (_, branches) in self.forks.iter().filter(|(at, _)| is_set(now, *at)) {
-            let taken = branches.iter().filter(|(bytes, _)| bytes.contains(byte));
-            taken.for_each(|(_, to)| set(next, *to));
-        }
-    }
-
-    /// Lets the places pass the `*` that they stand in front of.
-    fn pass_runs(&self, now: &mut [u64]) {
-        for (word, runs) in self.runs.iter().enumerate() {
-            set_moved(now, word, now[word] & runs, 1);
-        }
-    }
-}
-
-fn set(places: &mut [u64], at: usize) {
-    places[at / 64] |= 1 << (at % 64);
-}
-
-fn is_set(places: &[u64], at: usize) -> bool {
-    places[at / 64] >> (at % 64) & 1 == 1
-}
-
-/// Adds the places of one number of a set, each so much further.
-fn set_moved(places: &mut [u64], word: usize, moved: u64, distance: usize) {
-    if moved == 0 {
-        return;
-    }
-    let (word, bits) = (word + distance / 64, distance % 64);
-    places[word] |= moved << bits;
-    // What does not fit leads to places that are there, so the next number is there too.
-    let rest = if bits == 0 { 0 } else { moved >> (64 - bits) };
-    if rest != 0 {
-        places[word + 1] |= rest;
-    }
 }
