@@ -37,13 +37,13 @@ pub struct Claim {
 /// What must be true on disk after a claim or a release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
-    pub entry: Entry,
+    pub entry: EntryChange,
     pub symlink: Symlink,
 }
 
 /// What becomes of the entry of the device in the claim directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entry {
+pub enum EntryChange {
     /// It says already what it must, or there is none and need be none.
     Keep,
     /// It is new, or its priority or node changed.
@@ -130,7 +130,7 @@ impl Claims {
             Some(old) => old.clone(),
             None => Arc::new(Claim { id: id.clone(), priority, devnode: devnode.into() }),
         };
-        let entry = if same.is_some() { Entry::Keep } else { Entry::Write };
+        let entry = if same.is_some() { EntryChange::Keep } else { EntryChange::Write };
         if old.is_none() {
             self.by_device.entry(id.clone()).or_default().insert(stack.link.clone());
         }
@@ -154,9 +154,9 @@ impl Claims {
         let symlink = Symlink::between(owner.as_deref(), stack.best());
         if stack.by_rank.is_empty() {
             self.stacks.remove(link);
-            return Decision { entry: Entry::RemoveLast, symlink };
+            return Decision { entry: EntryChange::RemoveLast, symlink };
         }
-        Decision { entry: Entry::Remove, symlink }
+        Decision { entry: EntryChange::Remove, symlink }
     }
 
     /// The node of this claim is not there: the claim stays, but owns nothing until it is made anew.
@@ -225,7 +225,7 @@ impl Claims {
 
 impl Decision {
     /// The device had no claim.
-    pub const NOTHING: Decision = Decision { entry: Entry::Keep, symlink: Symlink::Nothing };
+    pub const NOTHING: Decision = Decision { entry: EntryChange::Keep, symlink: Symlink::Nothing };
 }
 
 impl Symlink {
@@ -255,7 +255,7 @@ mod tests {
 
     /// `+1:0` claim of device 1 with priority 0, `-1` release: who owns the link afterwards and
     /// whether it moved, `=1` kept, `>1` moved, `x` removed, `.` nothing.
-    fn play(claims: &mut Claims, step: &str) -> (Entry, String) {
+    fn play(claims: &mut Claims, step: &str) -> (EntryChange, String) {
         let number = |text: &str| text.parse::<u32>().expect("a device");
         let decision = match step.strip_prefix('-') {
             Some(device) => claims.release(b"l", &id(number(device))),
@@ -304,20 +304,20 @@ mod tests {
     fn the_entry_is_written_only_when_it_changes() {
         let mut claims = Claims::new();
         for (step, entry) in [
-            ("+1:0", Entry::Write),
-            ("+1:0", Entry::Keep),
-            ("+1:1", Entry::Write),
-            ("+2:0", Entry::Write),
-            ("-2", Entry::Remove),
-            ("-2", Entry::Keep),
-            ("-1", Entry::RemoveLast),
+            ("+1:0", EntryChange::Write),
+            ("+1:0", EntryChange::Keep),
+            ("+1:1", EntryChange::Write),
+            ("+2:0", EntryChange::Write),
+            ("-2", EntryChange::Remove),
+            ("-2", EntryChange::Keep),
+            ("-1", EntryChange::RemoveLast),
         ] {
             assert_eq!(play(&mut claims, step).0, entry, "{step}");
         }
         assert!(claims.is_empty());
         claims.claim(b"l", &id(1), 0, b"/dev/a");
         let moved = claims.claim(b"l", &id(1), 0, b"/dev/b");
-        assert_eq!(moved.entry, Entry::Write);
+        assert_eq!(moved.entry, EntryChange::Write);
         assert!(matches!(moved.symlink, Symlink::Point(claim) if claim.devnode == "/dev/b"));
     }
 
@@ -348,10 +348,10 @@ mod tests {
             claims.set_absent(b"l", &id(minor));
         }
         assert_eq!((owner(claims.owner(b"l")), claims.ranked(b"l").count()), (None, 3));
-        assert_eq!(play(&mut claims, "-2"), (Entry::Remove, ".".into()));
-        assert_eq!(play(&mut claims, "+1:-1"), (Entry::Write, ">1".into()));
-        assert_eq!(play(&mut claims, "-1"), (Entry::Remove, "x".into()));
-        assert_eq!(play(&mut claims, "-3"), (Entry::RemoveLast, ".".into()));
+        assert_eq!(play(&mut claims, "-2"), (EntryChange::Remove, ".".into()));
+        assert_eq!(play(&mut claims, "+1:-1"), (EntryChange::Write, ">1".into()));
+        assert_eq!(play(&mut claims, "-1"), (EntryChange::Remove, "x".into()));
+        assert_eq!(play(&mut claims, "-3"), (EntryChange::RemoveLast, ".".into()));
         assert_eq!(claims.set_absent(b"l", &id(3)), None);
     }
 

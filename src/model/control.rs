@@ -2,7 +2,7 @@
 //!
 //! * [`Datagram::parse`] and [`Datagram::render`]: the wire, both ways.
 //! * [`Connection`]: one client in the daemon. It is fed datagrams and says what to do
-//!   ([`Action`]); it neither reads nor writes, and nothing is ever sent back: the answer to a client
+//!   ([`ClientAction`]); it neither reads nor writes, and nothing is ever sent back: the answer to a client
 //!   is that its connection is closed.
 //!
 //! Two dialects are told apart by the version text of the first datagram. *A* (eudev, systemd up to
@@ -169,7 +169,7 @@ fn text_of(field: &[u8]) -> &BStr {
 
 /// What the daemon must do for a datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum ClientAction {
     /// Do what the client wants; never [`Message::End`] or [`Message::Ping`].
     Do(Message),
     /// Say why a datagram had no effect.
@@ -183,11 +183,11 @@ pub enum Action {
 /// One client of the daemon. Whether the peer may connect at all (uid 0) was checked at accept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Connection {
-    state: State,
+    state: ClientState,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+enum ClientState {
     /// Nothing came yet: the dialect is unknown.
     #[default]
     New,
@@ -206,45 +206,45 @@ impl Connection {
     }
 
     /// A datagram came, with the uid of its credentials.
-    pub fn on_datagram(&mut self, bytes: &[u8], uid: Option<u32>) -> Vec<Action> {
-        if matches!(self.state, State::Finished | State::Held) {
+    pub fn on_datagram(&mut self, bytes: &[u8], uid: Option<u32>) -> Vec<ClientAction> {
+        if matches!(self.state, ClientState::Finished | ClientState::Held) {
             return Vec::new();
         }
         if uid != Some(0) {
-            return vec![Action::Report(ControlError::NotRoot(uid))];
+            return vec![ClientAction::Report(ControlError::NotRoot(uid))];
         }
         let (version, kind, value) = match split(bytes) {
             Ok(fields) => fields,
-            Err(error) => return vec![Action::Report(error), Action::Close],
+            Err(error) => return vec![ClientAction::Report(error), ClientAction::Close],
         };
-        let one_shot = self.state == State::New && !speaks_dialect_b(version);
-        self.state = if one_shot { State::Finished } else { State::Listening };
+        let one_shot = self.state == ClientState::New && !speaks_dialect_b(version);
+        self.state = if one_shot { ClientState::Finished } else { ClientState::Listening };
         let mut actions = Vec::new();
         match parse_message(kind, value) {
-            Ok(Message::End) => self.state = State::Finished,
+            Ok(Message::End) => self.state = ClientState::Finished,
             Ok(Message::Ping) => {}
             Ok(message) => {
                 if message == Message::Exit {
-                    self.state = State::Held;
+                    self.state = ClientState::Held;
                 }
-                actions.push(Action::Do(message));
+                actions.push(ClientAction::Do(message));
             }
-            Err(error) => actions.push(Action::Report(error)),
+            Err(error) => actions.push(ClientAction::Report(error)),
         }
-        if self.state == State::Finished {
-            actions.push(Action::WaitForIdle);
+        if self.state == ClientState::Finished {
+            actions.push(ClientAction::WaitForIdle);
         }
         actions
     }
 
-    /// The client has hung up: always [`Action::Close`]. What it said before stays said.
-    pub fn on_eof(&mut self) -> Action {
-        Action::Close
+    /// The client has hung up: always [`ClientAction::Close`]. What it said before stays said.
+    pub fn on_eof(&mut self) -> ClientAction {
+        ClientAction::Close
     }
 
     /// All uevents that were readable are queued. True: the client waits for this, close now.
     pub fn on_idle(&self) -> bool {
-        self.state == State::Finished
+        self.state == ClientState::Finished
     }
 }
 
@@ -360,14 +360,14 @@ mod tests {
         assert!(!client.on_idle());
         assert_eq!(
             client.on_datagram(&bytes("udev-3.2.14", Message::Reload), Some(0)),
-            [Action::Do(Message::Reload), Action::WaitForIdle]
+            [ClientAction::Do(Message::Reload), ClientAction::WaitForIdle]
         );
         assert!(client.on_datagram(&bytes("udev-3.2.14", Message::Exit), Some(0)).is_empty());
         assert!(client.on_idle());
 
         let mut client = Connection::new();
         let actions = client.on_datagram(&bytes("udev-241", Message::Ping), Some(0));
-        assert_eq!(actions, [Action::WaitForIdle]);
+        assert_eq!(actions, [ClientAction::WaitForIdle]);
     }
 
     #[test]
@@ -375,13 +375,16 @@ mod tests {
         let mut client = Connection::new();
         for message in [Message::Ping, Message::Reload, Message::SetLogLevel(7)] {
             let actions = client.on_datagram(&bytes("udev-255", message.clone()), Some(0));
-            let wanted = if message == Message::Ping { vec![] } else { vec![Action::Do(message)] };
+            let wanted = if message == Message::Ping { vec![] } else { vec![ClientAction::Do(message)] };
             assert_eq!(actions, wanted);
             assert!(!client.on_idle());
         }
-        assert_eq!(client.on_datagram(&bytes("udev-255", Message::End), Some(0)), [Action::WaitForIdle]);
+        assert_eq!(
+            client.on_datagram(&bytes("udev-255", Message::End), Some(0)),
+            [ClientAction::WaitForIdle]
+        );
         assert!(client.on_idle());
-        assert_eq!(Connection::new().on_eof(), Action::Close);
+        assert_eq!(Connection::new().on_eof(), ClientAction::Close);
     }
 
     #[test]
@@ -389,7 +392,7 @@ mod tests {
         for version in ["udev-255", "udev-3.2.14"] {
             let mut client = Connection::new();
             let actions = client.on_datagram(&bytes(version, Message::Exit), Some(0));
-            assert_eq!(actions, [Action::Do(Message::Exit)]);
+            assert_eq!(actions, [ClientAction::Do(Message::Exit)]);
             assert!(client.on_datagram(&bytes(version, Message::End), Some(0)).is_empty());
             assert!(!client.on_idle());
         }
@@ -400,18 +403,18 @@ mod tests {
         let mut client = Connection::new();
         for uid in [None, Some(1000)] {
             let actions = client.on_datagram(&bytes("udev-3.2.14", Message::Exit), uid);
-            assert_eq!(actions, [Action::Report(ControlError::NotRoot(uid))]);
+            assert_eq!(actions, [ClientAction::Report(ControlError::NotRoot(uid))]);
         }
         let mut unknown = bytes("udev-255", Message::Ping);
         unknown[20..24].copy_from_slice(&77u32.to_ne_bytes());
         let actions = client.on_datagram(&unknown, Some(0));
-        assert_eq!(actions, [Action::Report(ControlError::UnknownType(77))]);
+        assert_eq!(actions, [ClientAction::Report(ControlError::UnknownType(77))]);
         assert_eq!(
             client.on_datagram(&bytes("udev-255", Message::Reload), Some(0)),
-            [Action::Do(Message::Reload)]
+            [ClientAction::Do(Message::Reload)]
         );
         let actions = client.on_datagram(b"short", Some(0));
-        assert_eq!(actions, [Action::Report(ControlError::BadLength(5)), Action::Close]);
+        assert_eq!(actions, [ClientAction::Report(ControlError::BadLength(5)), ClientAction::Close]);
     }
 
     proptest! {

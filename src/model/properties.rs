@@ -54,9 +54,9 @@ pub struct Property<'a> {
 
 /// Where the bytes of a property lie.
 #[derive(Clone, Copy)]
-struct Entry {
-    name: Slot,
-    value: Slot,
+struct Placed {
+    name: Span,
+    value: Span,
     stored: bool,
     /// It was removed.
     is_gap: bool,
@@ -71,7 +71,7 @@ struct Index {
 }
 
 #[derive(Clone, Copy)]
-struct Slot {
+struct Span {
     at: u32,
     len: u32,
 }
@@ -84,7 +84,7 @@ struct Slot {
 #[derive(Clone, Default)]
 pub struct Properties {
     hashes: Vec<u32>,
-    entries: Vec<Entry>,
+    entries: Vec<Placed>,
     bytes: Vec<u8>,
     /// Bytes of the buffer that belong to no property any more.
     unused: usize,
@@ -118,13 +118,13 @@ impl Properties {
         for (hash, entry) in self.hashes.iter().zip(&self.entries).filter(|(_, entry)| entry.stored) {
             let (name, value) = (copy.append(self.slice(entry.name)), copy.append(self.slice(entry.value)));
             copy.hashes.push(*hash);
-            copy.entries.push(Entry { name, value, stored: false, is_gap: false });
+            copy.entries.push(Placed { name, value, stored: false, is_gap: false });
         }
         copy.index_if_many();
         copy
     }
 
-    fn slice(&self, slot: Slot) -> &BStr {
+    fn slice(&self, slot: Span) -> &BStr {
         let start = slot.at as usize;
         self.bytes[start..start + slot.len as usize].as_bstr()
     }
@@ -210,7 +210,7 @@ impl Properties {
                 let name = self.append(name);
                 let value = self.append(value);
                 self.hashes.push(hash);
-                self.entries.push(Entry { name, value, stored, is_gap: false });
+                self.entries.push(Placed { name, value, stored, is_gap: false });
                 self.index_last();
             }
         }
@@ -239,13 +239,13 @@ impl Properties {
         }
     }
 
-    fn append(&mut self, bytes: &[u8]) -> Slot {
-        let slot = Slot { at: self.bytes.len() as u32, len: bytes.len() as u32 };
+    fn append(&mut self, bytes: &[u8]) -> Span {
+        let slot = Span { at: self.bytes.len() as u32, len: bytes.len() as u32 };
         self.bytes.extend_from_slice(bytes);
         slot
     }
 
-    fn write_over(&mut self, old: Slot, value: &[u8]) -> Slot {
+    fn write_over(&mut self, old: Span, value: &[u8]) -> Span {
         if value.len() > old.len as usize {
             self.unused += old.len as usize;
             return self.append(value);
@@ -253,7 +253,7 @@ impl Properties {
         let start = old.at as usize;
         self.bytes[start..start + value.len()].copy_from_slice(value);
         self.unused += old.len as usize - value.len();
-        Slot { at: old.at, len: value.len() as u32 }
+        Span { at: old.at, len: value.len() as u32 }
     }
 
     fn clear_away(&mut self) {
@@ -277,7 +277,7 @@ impl Properties {
                     Some(index) => {
                         index.positions.remove(name.as_bstr());
                         index.gaps += 1;
-                        self.entries[i] = Entry { stored: false, is_gap: true, ..entry };
+                        self.entries[i] = Placed { stored: false, is_gap: true, ..entry };
                     }
                 }
                 self.unused += (entry.name.len + entry.value.len) as usize;

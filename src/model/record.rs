@@ -145,7 +145,7 @@ fn without_unset(properties: Properties) -> Properties {
 }
 
 /// Key letter and value.
-type Line<'a> = (u8, &'a [u8]);
+type RecordLine<'a> = (u8, &'a [u8]);
 
 /// The next line, and what follows it; the line is None when it says nothing. None
 /// at the end of the file, and for a last line without a newline, which a torn write leaves.
@@ -153,7 +153,7 @@ type Line<'a> = (u8, &'a [u8]);
 /// A key without a value takes the following line with it: systemd's reader accepts the newline as
 /// the first byte of the value, or as what should have been the colon. The two lines together say
 /// nothing.
-fn next_line(file: &[u8]) -> Option<(Option<Line<'_>>, &[u8])> {
+fn next_line(file: &[u8]) -> Option<(Option<RecordLine<'_>>, &[u8])> {
     let end = file.find_byte(b'\n')?;
     let tail = &file[end + 1..];
     match &file[..end] {

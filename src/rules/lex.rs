@@ -29,13 +29,13 @@ pub struct LogicalLine<'c> {
     /// First physical line, from 1.
     pub number: u32,
     pub text: Cow<'c, BStr>,
-    first: Piece,
-    more: Vec<Piece>,
+    first: Fragment,
+    more: Vec<Fragment>,
 }
 
 /// A physical line's share of a logical one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Piece {
+struct Fragment {
     /// Where it begins in the joined text.
     at: usize,
     line: u32,
@@ -47,7 +47,7 @@ struct Piece {
 
 /// A place in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SourcePlace {
     pub line: u32,
     /// From 1.
     pub column: u32,
@@ -57,10 +57,10 @@ pub struct Place {
 
 impl LogicalLine<'_> {
     /// Where this offset of the joined text stands in the file.
-    pub fn place(&self, offset: usize) -> Place {
+    pub fn place(&self, offset: usize) -> SourcePlace {
         let piece = self.more.iter().rev().find(|p| p.at <= offset).unwrap_or(&self.first);
         let column = offset.saturating_sub(piece.at) + piece.indent + 1;
-        Place { line: piece.line, column: column as u32, raw: piece.raw.clone() }
+        SourcePlace { line: piece.line, column: column as u32, raw: piece.raw.clone() }
     }
 }
 
@@ -129,7 +129,7 @@ impl<'c> Joiner<'c> {
             Some(front) => (front, true),
             None => (text, false),
         };
-        let piece = |at| Piece { at, line, raw, indent };
+        let piece = |at| Fragment { at, line, raw, indent };
         match &mut self.open {
             None => {
                 let text = Cow::Borrowed(text.as_bstr());

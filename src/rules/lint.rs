@@ -61,9 +61,9 @@ fn diagnostic(
 /// Looks at one line and its tokens; says what it finds by `report(severity, place, message)`.
 fn line(text: &[u8], expressions: &[RawToken], mut report: impl FnMut(Severity, Range<usize>, String)) {
     style(text, expressions, |at, message| report(Severity::Style, at..at + 1, message.to_owned()));
-    let facts: Vec<Fact> = expressions.iter().map(Fact::of).collect();
-    for (i, late) in facts.iter().enumerate() {
-        let Some(verdict) = facts[..i].iter().find_map(|early| late.judge(early)) else { continue };
+    let compared: Vec<Expression> = expressions.iter().map(Expression::of).collect();
+    for (i, late) in compared.iter().enumerate() {
+        let Some(verdict) = compared[..i].iter().find_map(|early| late.judge(early)) else { continue };
         let key = late.name();
         match verdict {
             Verdict::Repeated => report(Severity::Warning, late.span.clone(), format!("{key} is repeated")),
@@ -122,7 +122,7 @@ fn gap_style(gap: &[u8], at: usize, report: &mut impl FnMut(usize, &str)) {
 }
 
 /// An expression in comparable form.
-struct Fact<'e> {
+struct Expression<'e> {
     key: &'e [u8],
     attr: &'e [u8],
     op: Op,
@@ -137,8 +137,8 @@ enum Verdict {
     Contradictory,
 }
 
-impl<'e> Fact<'e> {
-    fn of(e: &'e RawToken) -> Fact<'e> {
+impl<'e> Expression<'e> {
+    fn of(e: &'e RawToken) -> Expression<'e> {
         let has_alternatives =
             e.op.is_match() && !matches!(e.key.as_bytes(), b"TEST" | b"PROGRAM" | b"IMPORT");
         let text: &[u8] = &e.value;
@@ -157,7 +157,7 @@ impl<'e> Fact<'e> {
             (Cow::Borrowed(text), true) => text.split(|&b| b == b'|').map(Cow::Borrowed).collect(),
             (Cow::Owned(text), true) => text.split(|&b| b == b'|').map(|a| Cow::Owned(a.to_vec())).collect(),
         };
-        let mut fact = Fact {
+        let mut expression = Expression {
             key: e.key,
             attr: e.attr.map_or(&[], |a| a.as_bytes()),
             op: e.op,
@@ -165,8 +165,8 @@ impl<'e> Fact<'e> {
             ignore_case: e.ignore_case,
             span: e.span.clone(),
         };
-        fact.normalise(has_alternatives, text);
-        fact
+        expression.normalise(has_alternatives, text);
+        expression
     }
 
     /// Ops that mean the same become the same; `?*` is "not empty".
@@ -190,7 +190,7 @@ impl<'e> Fact<'e> {
         }
     }
 
-    fn judge(&self, earlier: &Fact) -> Option<Verdict> {
+    fn judge(&self, earlier: &Expression) -> Option<Verdict> {
         if (self.key, self.attr) != (earlier.key, earlier.attr) || matches!(self.key, b"GOTO" | b"LABEL") {
             return None;
         }

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A table of the world.
-pub type Table<T> = BTreeMap<BString, T>;
+pub type ByName<T> = BTreeMap<BString, T>;
 
 /// A directory in sysfs.
 #[derive(Clone, Debug, Default)]
@@ -23,7 +23,7 @@ pub struct MemoryDevice {
     pub subsystem: BString,
     pub driver: BString,
     /// By name relative to the directory, which may contain slashes.
-    pub attrs: Table<BString>,
+    pub attrs: ByName<BString>,
     /// `uevent` file and record together.
     pub properties: Properties,
     pub tags: Tags,
@@ -41,15 +41,15 @@ pub struct MemoryFile {
 #[derive(Clone, Debug, Default)]
 pub struct MemoryWorld {
     pub devices: Vec<MemoryDevice>,
-    pub files: Table<MemoryFile>,
+    pub files: ByName<MemoryFile>,
     /// By command, as substituted.
-    pub programs: Table<Exit>,
+    pub programs: ByName<Exit>,
     /// By command, as substituted.
-    pub builtins: Table<BuiltinResult>,
+    pub builtins: ByName<BuiltinResult>,
     /// By name in slash form.
-    pub sysctls: Table<Result<BString, Errno>>,
-    pub users: Table<u32>,
-    pub groups: Table<u32>,
+    pub sysctls: ByName<Result<BString, Errno>>,
+    pub users: ByName<u32>,
+    pub groups: ByName<u32>,
     pub command_line: BString,
     pub arch: BString,
     pub virt: BString,

@@ -103,29 +103,29 @@ impl std::fmt::Display for TemplateError {
 impl std::error::Error for TemplateError {}
 
 /// Names after `$`, tried as prefixes in this order (rules.md 5.2), with their letters after `%`.
-const NAMES: [(&str, u8, Kind); 18] = [
-    ("devnode", b'N', Kind::Plain(Subst::Devnode)),
-    ("tempnode", b'N', Kind::Plain(Subst::Devnode)),
-    ("attr", b's', Kind::Attr),
-    ("sysfs", b's', Kind::Attr),
-    ("env", b'E', Kind::Env),
-    ("kernel", b'k', Kind::Plain(Subst::Kernel)),
-    ("number", b'n', Kind::Plain(Subst::Number)),
-    ("driver", b'd', Kind::Plain(Subst::Driver)),
-    ("devpath", b'p', Kind::Plain(Subst::Devpath)),
-    ("id", b'b', Kind::Plain(Subst::Id)),
-    ("major", b'M', Kind::Plain(Subst::Major)),
-    ("minor", b'm', Kind::Plain(Subst::Minor)),
-    ("result", b'c', Kind::Result),
-    ("parent", b'P', Kind::Plain(Subst::Parent)),
-    ("name", b'D', Kind::Plain(Subst::Name)),
-    ("links", b'L', Kind::Plain(Subst::Links)),
-    ("root", b'r', Kind::Plain(Subst::Root)),
-    ("sys", b'S', Kind::Plain(Subst::Sys)),
+const NAMES: [(&str, u8, SubstForm); 18] = [
+    ("devnode", b'N', SubstForm::Plain(Subst::Devnode)),
+    ("tempnode", b'N', SubstForm::Plain(Subst::Devnode)),
+    ("attr", b's', SubstForm::Attr),
+    ("sysfs", b's', SubstForm::Attr),
+    ("env", b'E', SubstForm::Env),
+    ("kernel", b'k', SubstForm::Plain(Subst::Kernel)),
+    ("number", b'n', SubstForm::Plain(Subst::Number)),
+    ("driver", b'd', SubstForm::Plain(Subst::Driver)),
+    ("devpath", b'p', SubstForm::Plain(Subst::Devpath)),
+    ("id", b'b', SubstForm::Plain(Subst::Id)),
+    ("major", b'M', SubstForm::Plain(Subst::Major)),
+    ("minor", b'm', SubstForm::Plain(Subst::Minor)),
+    ("result", b'c', SubstForm::Result),
+    ("parent", b'P', SubstForm::Plain(Subst::Parent)),
+    ("name", b'D', SubstForm::Plain(Subst::Name)),
+    ("links", b'L', SubstForm::Plain(Subst::Links)),
+    ("root", b'r', SubstForm::Plain(Subst::Root)),
+    ("sys", b'S', SubstForm::Plain(Subst::Sys)),
 ];
 
 /// What a name wants behind it.
-enum Kind {
+enum SubstForm {
     Plain(Subst),
     Attr,
     Env,
@@ -239,7 +239,7 @@ impl Template {
 
     /// Puts the parts together. `limit` counts a terminator, as the table of rules.md 6.3 does: the
     /// text has at most `limit - 1` bytes. `value` gives the value of a substitution or stops the
-    /// expansion, because a fact is missing. With `fold`, blanks of values are folded as in rules.md
+    /// expansion, because an answer is missing. With `fold`, blanks of values are folded as in rules.md
     /// 6.2, but not those of `%c`.
     pub fn expand<'t, 'v, E>(
         &'t self,
@@ -305,13 +305,13 @@ fn parse_argument(text: &[u8]) -> Result<Option<&[u8]>, TemplateErrorKind> {
     }
 }
 
-fn with_argument(kind: &Kind, argument: Option<&[u8]>) -> Result<Subst, TemplateErrorKind> {
+fn with_argument(kind: &SubstForm, argument: Option<&[u8]>) -> Result<Subst, TemplateErrorKind> {
     let needed = || argument.map(BString::from).ok_or(TemplateErrorKind::MissingArgument);
     Ok(match kind {
-        Kind::Plain(subst) => subst.clone(),
-        Kind::Attr => Subst::Attr(needed()?),
-        Kind::Env => Subst::Env(needed()?),
-        Kind::Result => Subst::Result(match argument {
+        SubstForm::Plain(subst) => subst.clone(),
+        SubstForm::Attr => Subst::Attr(needed()?),
+        SubstForm::Env => Subst::Env(needed()?),
+        SubstForm::Result => Subst::Result(match argument {
             None => ResultPart::All,
             Some(text) => parse_result_part(text).ok_or(TemplateErrorKind::BadNumber)?,
         }),
@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_missing_fact_stops_the_expansion() {
+    fn the_first_missing_answer_stops_the_expansion() {
         let (template, _) = Template::parse(b"a%k%n");
         let missing =
             template.expand(99, false, |s| if *s == Subst::Kernel { Err("kernel") } else { Err("number") });

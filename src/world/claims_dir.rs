@@ -16,7 +16,7 @@ use super::Sysfs;
 use super::atomic;
 use super::database::{Records, file_name, missing_is_fine, open_or_make};
 use super::symlinks::{self, SymlinkError, split_last};
-use crate::model::claims::{Claims, Decision, Entry, Symlink};
+use crate::model::claims::{Claims, Decision, EntryChange, Symlink};
 use crate::model::hash::{escape_link, unescape_link};
 use crate::model::record::Record;
 use crate::model::{DevNum, DeviceId, Errno, LinkSet};
@@ -336,9 +336,9 @@ impl ClaimsDir {
     fn perform(&mut self, link: &[u8], id: &DeviceId, decision: Decision) -> Result<(), LinkErrorKind> {
         let noted = match decision.entry {
             // One that should be there already is looked at all the same: somebody may have removed it.
-            Entry::Keep => self.write_entry(link, id, false),
-            Entry::Write => self.write_entry(link, id, true),
-            Entry::Remove | Entry::RemoveLast => Ok(()),
+            EntryChange::Keep => self.write_entry(link, id, false),
+            EntryChange::Write => self.write_entry(link, id, true),
+            EntryChange::Remove | EntryChange::RemoveLast => Ok(()),
         };
         let linked = match decision.symlink {
             Symlink::Nothing => Ok(()),
@@ -347,10 +347,14 @@ impl ClaimsDir {
             Symlink::Keep(_) | Symlink::Point(_) => self.point_to_owner(link, Some(id)),
         };
         let dropped = match decision.entry {
-            Entry::Remove | Entry::RemoveLast if matches!(&linked, Err(LinkErrorKind::Dev(_))) => Ok(()),
-            Entry::Remove => self.remove_entry(link, id, false),
-            Entry::RemoveLast => self.remove_entry(link, id, true),
-            Entry::Keep | Entry::Write => Ok(()),
+            EntryChange::Remove | EntryChange::RemoveLast
+                if matches!(&linked, Err(LinkErrorKind::Dev(_))) =>
+            {
+                Ok(())
+            }
+            EntryChange::Remove => self.remove_entry(link, id, false),
+            EntryChange::RemoveLast => self.remove_entry(link, id, true),
+            EntryChange::Keep | EntryChange::Write => Ok(()),
         };
         linked.and(noted.and(dropped).map_err(LinkErrorKind::Claim))
     }

@@ -10,7 +10,7 @@ use super::listener::Listener;
 use super::source::{Source, Sources};
 use crate::engine::Input;
 use crate::model::Now;
-use crate::model::control::{Action, Connection, DATAGRAM_LEN, Message};
+use crate::model::control::{ClientAction, Connection, DATAGRAM_LEN, Message};
 use crate::sys::unix::{self, Credentials};
 use crate::world::quota;
 use std::collections::HashMap;
@@ -118,7 +118,7 @@ impl Control {
     }
 
     /// Reads what a client has sent, or this turn's share of it.
-    fn read(&mut self, id: u64) -> Vec<Action> {
+    fn read(&mut self, id: u64) -> Vec<ClientAction> {
         let mut actions = Vec::new();
         // One byte more than a datagram, so that a longer one shows.
         let mut buffer = [0; DATAGRAM_LEN + 1];
@@ -135,8 +135,8 @@ impl Control {
                     let sender = if by_connection { peer(&client.socket) } else { sender };
                     let uid = sender.map(|sender| sender.uid);
                     let more = client.connection.on_datagram(&buffer[..received.len], uid);
-                    client.wants_reload |= more.contains(&Action::Do(Message::Reload));
-                    if more.contains(&Action::Close) {
+                    client.wants_reload |= more.contains(&ClientAction::Do(Message::Reload));
+                    if more.contains(&ClientAction::Close) {
                         self.clients.remove(&id);
                     }
                     actions.extend(more);
@@ -224,13 +224,13 @@ impl Shell {
     pub(crate) fn on_client(&mut self, id: u64) {
         for action in self.control.as_mut().map(|c| c.read(id)).unwrap_or_default() {
             match action {
-                Action::Do(message) => self.do_message(message),
-                Action::Report(error) => {
+                ClientAction::Do(message) => self.do_message(message),
+                ClientAction::Report(error) => {
                     log::warn!(target: quota::CLIENTS, "A client's message has no effect: {error}");
                 }
-                Action::Close => {}
+                ClientAction::Close => {}
                 // Whatever was sent before this moment is read before the client is let go.
-                Action::WaitForIdle => {
+                ClientAction::WaitForIdle => {
                     self.intake.set_ready();
                     self.stores.watches.set_ready();
                 }
@@ -287,16 +287,16 @@ mod tests {
         send(&first, Message::Reload);
         let ids = control.accept(&sources, Now::ZERO);
         let actions: Vec<_> = ids.iter().map(|&id| control.read(id)).collect();
-        assert_eq!(actions[0], [Action::Do(Message::Reload)]);
-        assert_eq!(actions[1], [Action::WaitForIdle]);
+        assert_eq!(actions[0], [ClientAction::Do(Message::Reload)]);
+        assert_eq!(actions[1], [ClientAction::WaitForIdle]);
         control.on_idle(false);
         assert_eq!(control.clients(), 2, "the one that waited is let go");
         let mut buffer = [0; 8];
         assert_eq!(unix::receive(second.as_fd(), &mut buffer).unwrap().len, 0);
         drop(silent);
-        assert_eq!(control.read(ids[2]), [Action::Close]);
+        assert_eq!(control.read(ids[2]), [ClientAction::Close]);
         unix::send(first.as_fd(), b"short").unwrap();
-        assert!(control.read(ids[0]).contains(&Action::Close));
+        assert!(control.read(ids[0]).contains(&ClientAction::Close));
         assert_eq!(control.clients(), 0);
         std::fs::remove_file(&path).unwrap();
     }
@@ -348,10 +348,10 @@ mod tests {
                 control.accept(&sources, Now::ZERO);
                 let ids: Vec<u64> = control.clients.keys().copied().collect();
                 for action in ids.into_iter().flat_map(|id| control.read(id)) {
-                    if !matches!(action, Action::Close) {
+                    if !matches!(action, ClientAction::Close) {
                         heard.fetch_add(1, Ordering::AcqRel);
                     }
-                    refused += usize::from(matches!(action, Action::Report(_)));
+                    refused += usize::from(matches!(action, ClientAction::Report(_)));
                 }
                 control.on_idle(false);
             }
@@ -381,7 +381,7 @@ mod tests {
         send();
         let id = control.admit(socket, &sources).unwrap();
         send();
-        assert_eq!(control.read(id), vec![Action::Do(Message::Reload); 3]);
+        assert_eq!(control.read(id), vec![ClientAction::Do(Message::Reload); 3]);
         std::fs::remove_file(&path).unwrap();
     }
 

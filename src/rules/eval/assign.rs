@@ -1,8 +1,8 @@
 //! Assignments: what they set, with every text substituted and cleaned (rules.md sections 6 and 8).
 //! They always hold.
 
-use super::facts::Try;
-use super::given::{Attempt, Decision, Given, Id, Text, does};
+use super::answers::Try;
+use super::given::{Attempt, Given, Id, StateChange, Text, does};
 use super::substitute::{COMMAND, Forgotten, PATH, VALUE};
 use super::text::sysctl_name;
 use crate::model::Key;
@@ -19,48 +19,48 @@ impl Given {
     pub(super) fn assign<'p>(&self, token: &'p Token) -> Try<Attempt<'p>> {
         let closed = self.state.closed;
         match token {
-            Token::OwnerByName { .. } | Token::Owner { .. } if closed.owner => does(Decision::Nothing),
-            Token::GroupByName { .. } | Token::Group { .. } if closed.group => does(Decision::Nothing),
-            Token::ModeByText { .. } | Token::Mode { .. } if closed.mode => does(Decision::Nothing),
+            Token::OwnerByName { .. } | Token::Owner { .. } if closed.owner => does(StateChange::Nothing),
+            Token::GroupByName { .. } | Token::Group { .. } if closed.group => does(StateChange::Nothing),
+            Token::ModeByText { .. } | Token::Mode { .. } if closed.mode => does(StateChange::Nothing),
             Token::OwnerByName { name, last } => {
                 let id = self.id(name, |name| Ask::User { name })?;
-                does(Decision::Owner { id, last: *last })
+                does(StateChange::Owner { id, last: *last })
             }
             Token::GroupByName { name, last } => {
                 let id = self.id(name, |name| Ask::Group { name })?;
-                does(Decision::Group { id, last: *last })
+                does(StateChange::Group { id, last: *last })
             }
             Token::ModeByText { text, last } => {
                 let mode = match self.assigned(text, VALUE)? {
                     Text::Value(text) => parse_mode(&text).ok_or(Text::Value(text)),
                     Text::TooLong => Err(Text::TooLong),
                 };
-                does(Decision::Mode { mode, last: *last })
+                does(StateChange::Mode { mode, last: *last })
             }
-            Token::Owner { id, last } => does(Decision::Owner { id: Id::Known(*id), last: *last }),
-            Token::Group { id, last } => does(Decision::Group { id: Id::Known(*id), last: *last }),
-            Token::Mode { mode, last } => does(Decision::Mode { mode: Ok(*mode), last: *last }),
-            Token::Tag { op, value } => does(Decision::Tag { op: *op, tag: self.assigned(value, PATH)? }),
+            Token::Owner { id, last } => does(StateChange::Owner { id: Id::Known(*id), last: *last }),
+            Token::Group { id, last } => does(StateChange::Group { id: Id::Known(*id), last: *last }),
+            Token::Mode { mode, last } => does(StateChange::Mode { mode: Ok(*mode), last: *last }),
+            Token::Tag { op, value } => does(StateChange::Tag { op: *op, tag: self.assigned(value, PATH)? }),
             Token::SecLabel { module, op, label } => {
                 let text = match self.assigned(label, COMMAND)? {
                     Text::Value(text) if text.is_empty() => Text::Value(label.raw().to_owned()),
                     text => text,
                 };
-                does(Decision::SecLabel { module, op: *op, label: text })
+                does(StateChange::SecLabel { module, op: *op, label: text })
             }
-            Token::Unset { key } => does(Decision::Unset(key)),
+            Token::Unset { key } => does(StateChange::Unset(key)),
             Token::Env { key, append, value } => self.assign_env(key, *append, value),
             Token::Name { value, last } => self.assign_name(value, *last),
             Token::Symlink { op, value, last } => self.assign_symlink(*op, value, *last),
             Token::Attr { target, value } => self.write_attr(target, value),
             Token::Sysctl { name, value } => self.write_sysctl(name, value),
-            Token::Run { .. } if closed.run => does(Decision::Nothing),
+            Token::Run { .. } if closed.run => does(StateChange::Nothing),
             Token::Run { op, command, last } => {
                 let (item, clears_only) = self.run_item(command)?;
-                does(Decision::Run { op: *op, item, last: *last, clears_only })
+                does(StateChange::Run { op: *op, item, last: *last, clears_only })
             }
             // matches are tried elsewhere
-            _ => does(Decision::Nothing),
+            _ => does(StateChange::Nothing),
         }
     }
 
@@ -82,16 +82,16 @@ impl Given {
         if name.is_empty() {
             return Ok(Id::Unknown(name));
         }
-        let id = self.facts.id(|| question(name.clone()))?;
+        let id = self.answers.id(|| question(name.clone()))?;
         Ok(id.map_or(Id::Unknown(name), Id::Known))
     }
 
     fn assign_env<'p>(&self, key: &'p Key, append: bool, value: &Template) -> Try<Attempt<'p>> {
         if append && value.is_empty() {
-            return does(Decision::Nothing);
+            return does(StateChange::Nothing);
         }
         let Text::Value(mut text) = self.assigned(value, VALUE)? else {
-            return does(Decision::Env(key, Text::TooLong));
+            return does(StateChange::Env(key, Text::TooLong));
         };
         if self.state.escape == Escape::Replace {
             text = replace_bytes(&text, sanitise::NOTHING).into_owned().into();
@@ -100,16 +100,16 @@ impl Given {
             text = [old.as_bytes(), b" ", &text].concat().into();
         }
         let text = if text.len() < VALUE { Text::Value(text) } else { Text::TooLong };
-        does(Decision::Env(key, text))
+        does(StateChange::Env(key, text))
     }
 
     fn assign_name<'p>(&self, value: &Template, last: bool) -> Try<Attempt<'p>> {
         if self.state.closed.name {
-            return does(Decision::Nothing);
+            return does(StateChange::Nothing);
         }
         if self.event().device.ifindex.is_none() {
             let text = "NAME is for network interfaces only, ignored".to_string();
-            return does(Decision::Refused(log::Level::Warn, text));
+            return does(StateChange::Refused(log::Level::Warn, text));
         }
         let name = match self.assigned(value, PATH)? {
             Text::Value(name) if self.state.escape != Escape::None => {
@@ -121,12 +121,12 @@ impl Given {
             }
             name => name,
         };
-        does(Decision::Name { name, last })
+        does(StateChange::Name { name, last })
     }
 
     fn assign_symlink<'p>(&self, op: ListOp, value: &Template, last: bool) -> Try<Attempt<'p>> {
         if self.state.closed.symlink || self.event().device.devnum.is_none() {
-            return does(Decision::Nothing);
+            return does(StateChange::Nothing);
         }
         let escape = self.state.escape;
         let fold = escape != Escape::None;
@@ -139,7 +139,7 @@ impl Given {
                 Escape::Replace => replace_bytes(&text, sanitise::PATH).into_owned().into(),
             }),
         };
-        does(Decision::Symlink { op, links, last })
+        does(StateChange::Symlink { op, links, last })
     }
 
     fn write_attr<'p>(&self, target: &BString, value: &Template) -> Try<Attempt<'p>> {
@@ -147,11 +147,11 @@ impl Given {
             Text::Value(value) => value.trim_end_with(|c| c == '\n').into(),
             Text::TooLong => {
                 let text = format!("ATTR{{{target}}}: the value is too long, ignored");
-                return does(Decision::Refused(log::Level::Warn, text));
+                return does(StateChange::Refused(log::Level::Warn, text));
             }
         };
-        self.facts.written(|| Ask::WriteAttr { target: target.clone(), value })?;
-        does(Decision::AttrWritten)
+        self.answers.written(|| Ask::WriteAttr { target: target.clone(), value })?;
+        does(StateChange::AttrWritten)
     }
 
     fn write_sysctl<'p>(&self, name: &Template, value: &Template) -> Try<Attempt<'p>> {
@@ -159,14 +159,14 @@ impl Given {
             (self.assigned(name, PATH)?, self.assigned(value, VALUE)?)
         else {
             let text = "SYSCTL: name or value is too long, ignored".to_string();
-            return does(Decision::Refused(log::Level::Warn, text));
+            return does(StateChange::Refused(log::Level::Warn, text));
         };
         let Some(name) = sysctl_name(&name) else {
             let text = format!("{name:?} is no kernel parameter, ignored");
-            return does(Decision::Refused(log::Level::Error, text));
+            return does(StateChange::Refused(log::Level::Error, text));
         };
-        self.facts.written(|| Ask::WriteSysctl { name, value })?;
-        does(Decision::SysctlWritten)
+        self.answers.written(|| Ask::WriteSysctl { name, value })?;
+        does(StateChange::SysctlWritten)
     }
 
     /// The entry of the RUN list, None if it is too long; and whether there is none to add.

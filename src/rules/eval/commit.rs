@@ -1,6 +1,6 @@
 //! Taking in what operations decided: the only place where an evaluation changes its event and outcome.
 
-use super::given::{Decision, Id, State, Text};
+use super::given::{Id, State, StateChange, Text};
 use super::import::Import;
 use super::text::link_path;
 use super::{Evaluation, LINE_COST, dump};
@@ -15,12 +15,12 @@ use bstr::ByteSlice;
 
 impl Evaluation {
     /// Takes in what an operation decided.
-    pub(super) fn commit(&mut self, change: Decision<'_>) {
+    pub(super) fn commit(&mut self, change: StateChange<'_>) {
         let outcome = &mut self.given.state.outcome;
         match change {
-            Decision::Nothing | Decision::SysctlWritten => {}
-            Decision::DevParent(device) => self.given.state.dev_parent = device,
-            Decision::Result { text, truncated } => {
+            StateChange::Nothing | StateChange::SysctlWritten => {}
+            StateChange::DevParent(device) => self.given.state.dev_parent = device,
+            StateChange::Result { text, truncated } => {
                 self.given.state.result = text;
                 if truncated {
                     self.note(
@@ -29,30 +29,31 @@ impl Evaluation {
                     );
                 }
             }
-            Decision::ImportOne(name, value) => self.set_property(&name, &value),
-            Decision::Import(import) => self.importing = Some(Box::new(import)),
-            Decision::ImportAnswer { negate, truncated } => {
+            StateChange::ImportOne(name, value) => self.set_property(&name, &value),
+            StateChange::Import(import) => self.importing = Some(Box::new(import)),
+            StateChange::ImportAnswer { negate, truncated } => {
                 if truncated {
                     let text = format_args!("the output of the program is too long, its end is lost");
                     self.note(log::Level::Warn, text);
                 }
-                self.importing = Some(Box::new(Import::of_answer(self.given.facts.take_operation(), negate)));
+                self.importing =
+                    Some(Box::new(Import::of_answer(self.given.answers.take_operation(), negate)));
             }
-            Decision::Builtin(builtin, result) => self.commit_builtin(builtin, result),
-            Decision::Option(option) => self.commit_option(option),
-            Decision::Owner { id, last } => {
+            StateChange::Builtin(builtin, result) => self.commit_builtin(builtin, result),
+            StateChange::Option(option) => self.commit_option(option),
+            StateChange::Owner { id, last } => {
                 self.given.state.closed.owner |= last;
                 if let Some(id) = self.checked_id("OWNER", id) {
                     self.given.state.outcome.owner = Some(id);
                 }
             }
-            Decision::Group { id, last } => {
+            StateChange::Group { id, last } => {
                 self.given.state.closed.group |= last;
                 if let Some(id) = self.checked_id("GROUP", id) {
                     self.given.state.outcome.group = Some(id);
                 }
             }
-            Decision::Mode { mode, last } => {
+            StateChange::Mode { mode, last } => {
                 self.given.state.closed.mode |= last;
                 match mode {
                     Ok(mode) => outcome.mode = Some(mode),
@@ -62,8 +63,8 @@ impl Evaluation {
                     }
                 }
             }
-            Decision::Tag { op, tag } => self.commit_tag(op, tag),
-            Decision::SecLabel { module, op, label } => {
+            StateChange::Tag { op, tag } => self.commit_tag(op, tag),
+            StateChange::SecLabel { module, op, label } => {
                 if op == ListOp::Set {
                     outcome.seclabels.clear();
                 }
@@ -72,20 +73,20 @@ impl Evaluation {
                     Text::TooLong => self.too_long("SECLABEL"),
                 }
             }
-            Decision::Unset(key) => self.remove_property(key.name()),
-            Decision::Env(key, Text::Value(value)) => self.set_property(key.name(), &value),
-            Decision::Env(key, Text::TooLong) => {
+            StateChange::Unset(key) => self.remove_property(key.name()),
+            StateChange::Env(key, Text::Value(value)) => self.set_property(key.name(), &value),
+            StateChange::Env(key, Text::TooLong) => {
                 self.note(log::Level::Warn, format_args!("ENV{{{}}}: too long, ignored", key.name()));
             }
-            Decision::Name { name, last } => {
+            StateChange::Name { name, last } => {
                 self.given.state.closed.name |= last;
                 match name {
                     Text::Value(name) => outcome.name = Some(name),
                     Text::TooLong => self.too_long("NAME"),
                 }
             }
-            Decision::Symlink { op, links, last } => self.commit_symlink(op, links, last),
-            Decision::Run { op, item, last, clears_only } => {
+            StateChange::Symlink { op, links, last } => self.commit_symlink(op, links, last),
+            StateChange::Run { op, item, last, clears_only } => {
                 self.given.state.closed.run |= last;
                 if op == ListOp::Set {
                     outcome.run.clear();
@@ -96,14 +97,14 @@ impl Evaluation {
                     None => self.too_long("RUN"),
                 }
             }
-            Decision::AttrWritten => self.given.facts.forget_attrs(),
-            Decision::Refused(level, text) => self.note(level, format_args!("{text}")),
+            StateChange::AttrWritten => self.given.answers.forget_attrs(),
+            StateChange::Refused(level, text) => self.note(level, format_args!("{text}")),
         }
     }
 
     fn commit_builtin(&mut self, builtin: BuiltinName, result: BuiltinResult) {
         if builtin.runs_once() {
-            self.given.facts.set_verdict(builtin, result.success);
+            self.given.answers.set_verdict(builtin, result.success);
         }
         for message in &result.messages {
             self.note(log::Level::Warn, format_args!("{}: {message}", builtin.as_str()));

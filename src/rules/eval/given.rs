@@ -1,9 +1,9 @@
 //! What operations are tried with, and what comes of it.
 //!
 //! Must stay true: an operation is tried through `&self` of [`Given`], so that nothing changes before
-//! [`Evaluation::commit`](super::Evaluation::commit) takes the [`Decision`] in.
+//! [`Evaluation::commit`](super::Evaluation::commit) takes the [`StateChange`] in.
 
-use super::facts::{KnownAnswers, Try};
+use super::answers::{KnownAnswers, Try};
 use super::import::Import;
 use super::{EvalConfig, LINE_COST};
 use crate::model::{Event, Key};
@@ -18,7 +18,7 @@ use std::cell::Cell;
 pub(super) struct Given {
     pub config: EvalConfig,
     pub state: State,
-    pub facts: KnownAnswers,
+    pub answers: KnownAnswers,
     /// What is left of the turn. In a cell, for it shrinks while operations are tried.
     pub left: Cell<usize>,
 }
@@ -91,7 +91,7 @@ pub(super) struct Finals {
 /// A successful try.
 pub(super) struct Attempt<'p> {
     pub holds: bool,
-    pub change: Decision<'p>,
+    pub change: StateChange<'p>,
 }
 
 /// A substituted text, or that it was too long.
@@ -101,7 +101,7 @@ pub(super) enum Text {
 }
 
 /// What an operation does to the state. Texts are substituted and cleaned.
-pub(super) enum Decision<'p> {
+pub(super) enum StateChange<'p> {
     Nothing,
     DevParent(Option<u16>),
     Result {
@@ -171,9 +171,9 @@ pub(super) enum Id {
 }
 
 pub(super) fn holds<'p>(holds: bool) -> Try<Attempt<'p>> {
-    Ok(Attempt { holds, change: Decision::Nothing })
+    Ok(Attempt { holds, change: StateChange::Nothing })
 }
 
-pub(super) fn does(change: Decision<'_>) -> Try<Attempt<'_>> {
+pub(super) fn does(change: StateChange<'_>) -> Try<Attempt<'_>> {
     Ok(Attempt { holds: true, change })
 }

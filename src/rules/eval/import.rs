@@ -2,8 +2,8 @@
 //! which the evaluation may pause; each takes one line at least. It is committed to: nothing else happens in the event until it is through.
 
 use super::Evaluation;
-use super::facts::Try;
-use super::given::{Attempt, Decision, Given, does, holds};
+use super::answers::Try;
+use super::given::{Attempt, Given, StateChange, does, holds};
 use super::substitute::{COMMAND, PATH};
 use super::text::{TextLine, next_line, parse_property, whole_lines};
 use crate::model::command::kernel_value;
@@ -117,9 +117,9 @@ impl Given {
         if path.is_empty() {
             return holds(negate);
         }
-        match self.facts.text(&path.to_str_lossy(), || Ask::File { path: path.clone().into_owned() })? {
+        match self.answers.text(&path.to_str_lossy(), || Ask::File { path: path.clone().into_owned() })? {
             None => holds(negate),
-            Some(_) => does(Decision::ImportAnswer { negate, truncated: false }),
+            Some(_) => does(StateChange::ImportAnswer { negate, truncated: false }),
         }
     }
 
@@ -128,8 +128,10 @@ impl Given {
         if trim(&command).is_empty() {
             return holds(negate);
         }
-        match self.facts.exit(&command)? {
-            Some(exit) if exit.success => does(Decision::ImportAnswer { negate, truncated: exit.truncated }),
+        match self.answers.exit(&command)? {
+            Some(exit) if exit.success => {
+                does(StateChange::ImportAnswer { negate, truncated: exit.truncated })
+            }
             _ => holds(negate),
         }
     }
@@ -141,12 +143,12 @@ impl Given {
         command: &Template,
     ) -> Try<Attempt<'p>> {
         let Some(command) = self.text(command, COMMAND)? else { return holds(false) };
-        if let Some(verdict) = self.facts.verdict(builtin) {
+        if let Some(verdict) = self.answers.verdict(builtin) {
             return holds(verdict != negate);
         }
-        match self.facts.builtin(builtin, &command)? {
+        match self.answers.builtin(builtin, &command)? {
             Some(result) => {
-                let change = Decision::Builtin(builtin, result.clone());
+                let change = StateChange::Builtin(builtin, result.clone());
                 Ok(Attempt { holds: result.success != negate, change })
             }
             None => holds(negate),
@@ -158,7 +160,7 @@ impl Given {
     }
 
     pub(super) fn import_command_line<'p>(&self, negate: bool, key: &BString) -> Try<Attempt<'p>> {
-        let line = self.facts.text("the kernel command line", || Ask::CommandLine)?;
+        let line = self.answers.text("the kernel command line", || Ask::CommandLine)?;
         let value = kernel_value(line.unwrap_or_default(), key, self.config.in_initrd)
             .map(|value| value.unwrap_or_else(|| "1".into()));
         Ok(import_one(negate, key.as_bstr(), value))
@@ -196,18 +198,18 @@ impl Given {
 
     pub(super) fn import_parent<'p>(&self, negate: bool, pattern: &Template) -> Try<Attempt<'p>> {
         let Some(pattern) = self.text(pattern, PATH)? else { return holds(false) };
-        if self.facts.parents()?.is_empty() {
+        if self.answers.parents()?.is_empty() {
             return holds(negate);
         }
-        let state = self.facts.shared_parent_state(0)?;
+        let state = self.answers.shared_parent_state(0)?;
         let glob = Glob::new(&pattern, false);
-        does(Decision::Import(Import::Parent { state, glob, next: 0, found: false, negate }))
+        does(StateChange::Import(Import::Parent { state, glob, next: 0, found: false, negate }))
     }
 }
 
 fn import_one<'p>(negate: bool, name: &BStr, value: Option<BString>) -> Attempt<'p> {
     match value {
-        None => Attempt { holds: negate, change: Decision::Nothing },
-        Some(value) => Attempt { holds: !negate, change: Decision::ImportOne(name.into(), value) },
+        None => Attempt { holds: negate, change: StateChange::Nothing },
+        Some(value) => Attempt { holds: !negate, change: StateChange::ImportOne(name.into(), value) },
     }
 }

@@ -1,7 +1,7 @@
 //! Matches on the event's own device, and operations that hold or do not (rules.md 3, 4).
 
-use super::facts::{Try, fail};
-use super::given::{Attempt, Decision, Given, does, holds};
+use super::answers::{Try, fail};
+use super::given::{Attempt, Given, StateChange, does, holds};
 use super::parents::attr_subject;
 use super::substitute::{COMMAND, Forgotten, LONG, PATH};
 use super::text::sysctl_name;
@@ -73,7 +73,7 @@ impl Given {
                 return Ok(value.map(|v| Cow::Borrowed(attr_subject(v, &m.pattern))));
             }
             MatchKey::Env(key) => return Ok(Some(self.env(key))),
-            MatchKey::Const(constant) => self.facts.constant(*constant)?,
+            MatchKey::Const(constant) => self.answers.constant(*constant)?,
             MatchKey::Result => optional(self.state.result.as_ref()),
             MatchKey::Symlink | MatchKey::Tag | MatchKey::Subsystem { .. } | MatchKey::Sysctl(_) => {
                 return Ok(None);
@@ -121,7 +121,7 @@ impl Given {
             return fail(Errno(libc::EINVAL), format!("{name:?} is no kernel parameter"));
         };
         let what = format!("kernel parameter {path}");
-        let value = self.facts.text(&what, || Ask::Sysctl { name: path })?;
+        let value = self.answers.text(&what, || Ask::Sysctl { name: path })?;
         Ok(self.compare(pattern, trim(value.unwrap_or_default())) != negate)
     }
 
@@ -131,11 +131,11 @@ impl Given {
             Token::Match(m) => holds(self.matches(m)?),
             Token::Parents(group) => {
                 let device = self.find_parent(group)?;
-                Ok(Attempt { holds: device.is_some(), change: Decision::DevParent(device) })
+                Ok(Attempt { holds: device.is_some(), change: StateChange::DevParent(device) })
             }
             Token::Test { negate, path, mask } => {
                 let Some(path) = self.text(path, PATH)? else { return holds(false) };
-                let mode = self.facts.mode(&path)?;
+                let mode = self.answers.mode(&path)?;
                 holds(mode.is_some_and(|mode| mask.is_none_or(|mask| mode & mask != 0)) != *negate)
             }
             Token::Program { negate, command } => self.program(*negate, command),
@@ -147,24 +147,24 @@ impl Given {
             Token::ImportDb { negate, key } => self.import_db(*negate, key),
             Token::ImportCommandLine { negate, key } => self.import_command_line(*negate, key),
             Token::ImportParent { negate, pattern } => self.import_parent(*negate, pattern),
-            Token::Option(option) => does(Decision::Option(*option)),
+            Token::Option(option) => does(StateChange::Option(*option)),
             _ => self.assign(token),
         }
     }
 
     fn program<'p>(&self, negate: bool, command: &Template) -> Try<Attempt<'p>> {
-        let failed = |holds| Attempt { holds, change: Decision::Result { text: None, truncated: false } };
+        let failed = |holds| Attempt { holds, change: StateChange::Result { text: None, truncated: false } };
         let Some(command) = self.text_with(command, COMMAND, Forgotten::Result)? else {
             return Ok(failed(false));
         };
         if trim(&command).is_empty() {
             return Ok(failed(negate));
         }
-        Ok(match self.facts.exit(&command)? {
+        Ok(match self.answers.exit(&command)? {
             Some(exit) if exit.success => {
                 let output = exit.output.split(|&b| b == 0).next().unwrap_or_default();
                 let text = replace_bytes(output.trim_end_with(|c| c == '\n'), sanitise::VALUE).into_owned();
-                let change = Decision::Result { text: Some(text.into()), truncated: exit.truncated };
+                let change = StateChange::Result { text: Some(text.into()), truncated: exit.truncated };
                 Attempt { holds: !negate, change }
             }
             _ => failed(negate),

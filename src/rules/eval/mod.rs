@@ -13,10 +13,10 @@
 //! open at a time; dropping an evaluation cancels it; the outcome depends on the answers alone, not on pauses.
 //! Read rules.md sections 3 to 8 first.
 
+mod answers;
 mod assign;
 mod commit;
 mod dump;
-mod facts;
 mod given;
 mod import;
 mod matching;
@@ -32,9 +32,9 @@ use super::outcome::Outcome;
 use super::program::{Escape, Token};
 use super::skip::{Arrival, Seen, Specialised};
 use crate::model::{Event, Properties};
+use answers::{KnownAnswers, Try, Unfinished};
 use bstr::{BStr, ByteSlice};
-use facts::{KnownAnswers, Try, Unfinished};
-use given::{Attempt, Decision, Given, State};
+use given::{Attempt, Given, State, StateChange};
 use import::Import;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -110,8 +110,8 @@ impl Evaluation {
     /// The same for an event in the box in which its outcome stays.
     pub fn of(program: Arc<Specialised>, outcome: Box<Outcome>, config: EvalConfig) -> Evaluation {
         let seen = Seen::new(&program);
-        let (state, facts) = (State::new(outcome), KnownAnswers::default());
-        let given = Given { config, state, facts, left: Cell::new(TURN) };
+        let (state, answers) = (State::new(outcome), KnownAnswers::default());
+        let given = Given { config, state, answers, left: Cell::new(TURN) };
         Evaluation {
             program,
             given,
@@ -201,7 +201,7 @@ impl Evaluation {
     /// Answers the open question. Without one there is nothing to answer, and nothing happens.
     pub fn answer(&mut self, answer: Answer) {
         if let Some(ask) = self.open.take() {
-            self.given.facts.learn(ask, answer);
+            self.given.answers.learn(ask, answer);
         }
     }
 
@@ -217,7 +217,7 @@ impl Evaluation {
 
     /// The parents of the device, if a rule asked for them.
     pub fn parents(&self) -> Option<&Arc<[ParentDevice]>> {
-        self.given.facts.known_parents()
+        self.given.answers.known_parents()
     }
 
     /// File (index into [`super::program::RuleSet::files`]) and line number where the evaluation stands, or stood
@@ -258,7 +258,7 @@ impl Evaluation {
                 _ => {
                     let attempt = match self.importing {
                         None => self.given.attempt(token)?,
-                        Some(_) => Attempt { holds: true, change: Decision::Nothing },
+                        Some(_) => Attempt { holds: true, change: StateChange::Nothing },
                     };
                     self.commit(attempt.change);
                     match self.import_on() {
@@ -268,7 +268,7 @@ impl Evaluation {
                     }
                 }
             };
-            self.given.facts.forget_operation();
+            self.given.answers.forget_operation();
             if !holds {
                 if at == first {
                     self.seen.first_token_failed(program, self.at);

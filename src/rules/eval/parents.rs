@@ -2,7 +2,7 @@
 //! each. Device 0 is the event's own, device n its n-th parent from below.
 
 use super::LINE_COST;
-use super::facts::{Try, Unfinished};
+use super::answers::{Try, Unfinished};
 use super::given::Given;
 use super::matching::optional;
 use super::substitute::VALUE;
@@ -28,7 +28,7 @@ impl Given {
         if let Some(found) = visit(0)? {
             return Ok(Some(found));
         }
-        let count = u16::try_from(self.facts.parents()?.len()).unwrap_or(u16::MAX - 1);
+        let count = u16::try_from(self.answers.parents()?.len()).unwrap_or(u16::MAX - 1);
         self.spend(usize::from(count) * LINE_COST);
         for device in 1..=count {
             if let Some(found) = visit(device)? {
@@ -62,7 +62,7 @@ impl Given {
     }
 
     fn parent(&self, device: u16) -> Try<Option<&ParentDevice>> {
-        Ok(self.facts.parents()?.get(usize::from(device) - 1))
+        Ok(self.answers.parents()?.get(usize::from(device) - 1))
     }
 
     pub(super) fn sysname_of(&self, device: u16) -> Try<&BStr> {
@@ -82,7 +82,7 @@ impl Given {
     pub(super) fn driver_of(&self, device: u16) -> Try<&BStr> {
         match (device, &self.event().device.driver) {
             (0, Some(driver)) => Ok(driver.as_bstr()),
-            (0, None) => self.facts.driver(),
+            (0, None) => self.answers.driver(),
             (n, _) => Ok(optional(self.parent(n)?.map(|p| &p.driver))),
         }
     }
@@ -90,19 +90,19 @@ impl Given {
     fn tags_of(&self, device: u16) -> Try<&OrderedSet> {
         match device {
             0 => Ok(&self.event().tags.current),
-            n => Ok(&self.facts.parent_state(n - 1)?.tags.current),
+            n => Ok(&self.answers.parent_state(n - 1)?.tags.current),
         }
     }
 
     /// The value of an attribute for a match; None makes it false.
     pub(super) fn attr_of(&self, device: u16, name: &AttrName) -> Try<Option<&BStr>> {
         match name {
-            AttrName::Literal(name) => self.facts.attr(device, name.as_bstr()),
+            AttrName::Literal(name) => self.answers.attr(device, name.as_bstr()),
             AttrName::Of { subsystem, sysname, attr } => {
-                self.facts.named_attr(subsystem.as_bstr(), sysname.as_bstr(), attr.as_bstr())
+                self.answers.named_attr(subsystem.as_bstr(), sysname.as_bstr(), attr.as_bstr())
             }
             AttrName::Template(template) => match self.text(template, VALUE)? {
-                Some(name) => self.facts.attr(device, &name),
+                Some(name) => self.answers.attr(device, &name),
                 None => Ok(None),
             },
         }
@@ -118,7 +118,7 @@ impl EventView for Given {
     }
 
     fn known_parents(&self) -> Option<u16> {
-        u16::try_from(self.facts.known_parents()?.len()).ok()
+        u16::try_from(self.answers.known_parents()?.len()).ok()
     }
 
     fn known_names(&self, device: u16) -> Option<(&BStr, &BStr)> {
@@ -136,7 +136,7 @@ impl EventView for Given {
     fn each_value(&self, key: &ParentsKey<'_>, mut visit: impl FnMut(&BStr) -> bool) -> Try<()> {
         let found = self.walk(|device| {
             if self.group_holds(device, key.shared)?
-                && let Some(value) = self.facts.attr(device, key.attr)?
+                && let Some(value) = self.answers.attr(device, key.attr)?
             {
                 let value = if key.trims { cut_and_trim(value) } else { value };
                 return Ok(visit(value).then_some(()));

@@ -1,7 +1,7 @@
 //! Substituted texts (rules.md 5 and 6.3): what `$` and `%` stand for in the event as it is now.
 
 use super::LINE_COST;
-use super::facts::Try;
+use super::answers::Try;
 use super::given::Given;
 use super::matching::optional;
 use crate::rules::program::named_attr;
@@ -82,10 +82,10 @@ impl Given {
             Subst::Minor => Value::owned(device.devnum.map_or(0, |n| n.minor).to_string()),
             Subst::Result(_) if forgotten == Forgotten::Result => Value::borrowed(b""),
             Subst::Result(part) => Value::borrowed(result_part(optional(self.state.result.as_ref()), *part)),
-            Subst::Parent => match self.facts.parents()?.is_empty() {
+            Subst::Parent => match self.answers.parents()?.is_empty() {
                 true => Value::borrowed(b""),
                 false => {
-                    let node = self.facts.parent_state(0)?.properties.get("DEVNAME");
+                    let node = self.answers.parent_state(0)?.properties.get("DEVNAME");
                     Value::borrowed(node.map_or(b"", |n| below_dev(n)))
                 }
             },
@@ -108,10 +108,10 @@ impl Given {
     /// `$attr{name}`: of a named device, else of the event's own, else of dev_parent.
     fn attr_value(&self, name: &BStr) -> Try<Option<&BStr>> {
         if let Some((subsystem, sysname, attr)) = named_attr(name) {
-            return self.facts.named_attr(subsystem, sysname, attr);
+            return self.answers.named_attr(subsystem, sysname, attr);
         }
-        match (self.facts.attr(0, name)?, self.state.dev_parent) {
-            (None, Some(parent)) if parent > 0 => self.facts.attr(parent, name),
+        match (self.answers.attr(0, name)?, self.state.dev_parent) {
+            (None, Some(parent)) if parent > 0 => self.answers.attr(parent, name),
             (value, _) => Ok(value),
         }
     }

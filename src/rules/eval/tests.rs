@@ -105,13 +105,13 @@ fn evaluate_all_ways(
 }
 
 /// What most tests want to look at.
-struct Seen {
+struct Evaluated {
     outcome: Outcome,
     notes: Vec<Note>,
     asked: Vec<Ask>,
 }
 
-impl Seen {
+impl Evaluated {
     fn env(&self, name: &str) -> Option<String> {
         self.outcome.event.properties.get(name).map(|v| v.to_str_lossy().into_owned())
     }
@@ -146,13 +146,13 @@ impl Seen {
 }
 
 /// Evaluates rules text.
-fn run_with(rules: &str, event: &Event, world: &MemoryWorld, config: &EvalConfig) -> Seen {
+fn run_with(rules: &str, event: &Event, world: &MemoryWorld, config: &EvalConfig) -> Evaluated {
     let mut world = world.clone();
     let (outcome, notes) = evaluate_all_ways(compiled(&[rules]), event, &mut world, config);
-    Seen { outcome, notes, asked: world.asked }
+    Evaluated { outcome, notes, asked: world.asked }
 }
 
-fn run(rules: &str, event: &Event, world: &MemoryWorld) -> Seen {
+fn run(rules: &str, event: &Event, world: &MemoryWorld) -> Evaluated {
     run_with(rules, event, world, &EvalConfig { strict_names: true, ..EvalConfig::default() })
 }
 

@@ -1,4 +1,4 @@
-//! Stretches: consecutive lines that can be passed over in one step when a few facts are known of the event, be they
+//! Stretches: consecutive lines that can be passed over in one step when a little is known of the event, be they
 //! of hundreds of vendors.
 
 use super::NONE;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// A token but for its value.
 #[derive(Clone, Debug)]
-enum Shape {
+enum TokenShape {
     Action { negate: bool },
     Kernel { negate: bool },
     Env { key: u8, negate: bool },
@@ -61,22 +61,24 @@ fn pattern(value: &str) -> (Pattern, bool) {
     }
 }
 
-fn token(shape: &Shape, pick: u8) -> Token {
+fn token(shape: &TokenShape, pick: u8) -> Token {
     let (compiled, flip) = pattern(VALUES[usize::from(pick) % VALUES.len()]);
     let text = Template::parse(TEXTS[usize::from(pick) % TEXTS.len()].as_bytes()).0;
     let compare =
         |subject, negate: bool, pattern| Token::Match(Match { subject, negate: negate != flip, pattern });
     match shape {
-        Shape::Action { negate } => compare(MatchKey::Action, *negate, compiled),
-        Shape::Kernel { negate } => compare(MatchKey::Kernel, *negate, compiled),
-        Shape::Env { key, negate } => compare(MatchKey::Env(key_of(*key)), *negate, compiled),
-        Shape::Subsystem { negate } => compare(MatchKey::Subsystem { any_class: false }, *negate, compiled),
-        Shape::Attr { name, negate } => compare(MatchKey::Attr(attr_of(*name)), *negate, compiled),
-        Shape::Sysctl => {
+        TokenShape::Action { negate } => compare(MatchKey::Action, *negate, compiled),
+        TokenShape::Kernel { negate } => compare(MatchKey::Kernel, *negate, compiled),
+        TokenShape::Env { key, negate } => compare(MatchKey::Env(key_of(*key)), *negate, compiled),
+        TokenShape::Subsystem { negate } => {
+            compare(MatchKey::Subsystem { any_class: false }, *negate, compiled)
+        }
+        TokenShape::Attr { name, negate } => compare(MatchKey::Attr(attr_of(*name)), *negate, compiled),
+        TokenShape::Sysctl => {
             let name = if pick.is_multiple_of(5) { "a/../b" } else { "kernel/x" };
             compare(MatchKey::Sysctl(Template::literal(name)), false, compiled)
         }
-        Shape::Parents(members) => Token::Parents(
+        TokenShape::Parents(members) => Token::Parents(
             members
                 .iter()
                 .map(|(kind, negate)| {
@@ -93,13 +95,13 @@ fn token(shape: &Shape, pick: u8) -> Token {
                 })
                 .collect(),
         ),
-        Shape::Program { negate } => Token::Program { negate: *negate, command: text },
-        Shape::SetEnv { key, append } => Token::Env { key: key_of(*key), append: *append, value: text },
-        Shape::WriteAttr { name } => {
+        TokenShape::Program { negate } => Token::Program { negate: *negate, command: text },
+        TokenShape::SetEnv { key, append } => Token::Env { key: key_of(*key), append: *append, value: text },
+        TokenShape::WriteAttr { name } => {
             Token::Attr { target: ATTRS[usize::from(*name) % 3].into(), value: text }
         }
-        Shape::Symlink { op } => Token::Symlink { op: *op, value: text, last: pick.is_multiple_of(13) },
-        Shape::Run => {
+        TokenShape::Symlink { op } => Token::Symlink { op: *op, value: text, last: pick.is_multiple_of(13) },
+        TokenShape::Run => {
             let command = RunCommand::Program(Template::parse(b"%b %d $env{A} $env{B} %c %L").0);
             Token::Run { op: ListOp::Add, command, last: false }
         }
@@ -115,26 +117,26 @@ fn attr_of(name: u8) -> AttrName {
 }
 
 /// The order of kinds in a line.
-fn rank(shape: &Shape) -> u8 {
+fn rank(shape: &TokenShape) -> u8 {
     match shape {
-        Shape::Action { .. } => 0,
-        Shape::Kernel { .. } => 1,
-        Shape::Env { .. } => 2,
-        Shape::Subsystem { .. } => 3,
-        Shape::Attr { .. } => 4,
-        Shape::Sysctl => 5,
-        Shape::Parents(_) => 6,
-        Shape::Program { .. } => 7,
-        Shape::SetEnv { .. } => 8,
-        Shape::Symlink { .. } => 9,
-        Shape::WriteAttr { .. } => 10,
-        Shape::Run => 11,
+        TokenShape::Action { .. } => 0,
+        TokenShape::Kernel { .. } => 1,
+        TokenShape::Env { .. } => 2,
+        TokenShape::Subsystem { .. } => 3,
+        TokenShape::Attr { .. } => 4,
+        TokenShape::Sysctl => 5,
+        TokenShape::Parents(_) => 6,
+        TokenShape::Program { .. } => 7,
+        TokenShape::SetEnv { .. } => 8,
+        TokenShape::Symlink { .. } => 9,
+        TokenShape::WriteAttr { .. } => 10,
+        TokenShape::Run => 11,
     }
 }
 
-fn class(shapes: &[Shape], goto: bool) -> Class {
-    let node = |s: &Shape| matches!(s, Shape::Symlink { .. });
-    let effect = |s: &Shape| rank(s) >= 7;
+fn class(shapes: &[TokenShape], goto: bool) -> Class {
+    let node = |s: &TokenShape| matches!(s, TokenShape::Symlink { .. });
+    let effect = |s: &TokenShape| rank(s) >= 7;
     Class {
         goto,
         node: shapes.iter().any(node),
@@ -143,36 +145,36 @@ fn class(shapes: &[Shape], goto: bool) -> Class {
     }
 }
 
-fn shape() -> impl Strategy<Value = Shape> {
+fn shape() -> impl Strategy<Value = TokenShape> {
     let op = prop_oneof![Just(ListOp::Set), Just(ListOp::Add), Just(ListOp::Remove)];
     prop_oneof![
-        1 => any::<bool>().prop_map(|negate| Shape::Action { negate }),
-        2 => any::<bool>().prop_map(|negate| Shape::Kernel { negate }),
-        4 => (0u8..2, prop::bool::weighted(0.2)).prop_map(|(key, negate)| Shape::Env { key, negate }),
-        1 => any::<bool>().prop_map(|negate| Shape::Subsystem { negate }),
-        4 => (0u8..3, prop::bool::weighted(0.2)).prop_map(|(name, negate)| Shape::Attr { name, negate }),
-        1 => Just(Shape::Sysctl),
+        1 => any::<bool>().prop_map(|negate| TokenShape::Action { negate }),
+        2 => any::<bool>().prop_map(|negate| TokenShape::Kernel { negate }),
+        4 => (0u8..2, prop::bool::weighted(0.2)).prop_map(|(key, negate)| TokenShape::Env { key, negate }),
+        1 => any::<bool>().prop_map(|negate| TokenShape::Subsystem { negate }),
+        4 => (0u8..3, prop::bool::weighted(0.2)).prop_map(|(name, negate)| TokenShape::Attr { name, negate }),
+        1 => Just(TokenShape::Sysctl),
         4 => prop::collection::vec((0u8..5, prop::bool::weighted(0.1)), 1..3).prop_map(|mut members| {
             members.sort();
-            Shape::Parents(members)
+            TokenShape::Parents(members)
         }),
-        1 => any::<bool>().prop_map(|negate| Shape::Program { negate }),
-        4 => (0u8..2, any::<bool>()).prop_map(|(key, append)| Shape::SetEnv { key, append }),
-        1 => (0u8..3).prop_map(|name| Shape::WriteAttr { name }),
-        2 => op.prop_map(|op| Shape::Symlink { op }),
-        3 => Just(Shape::Run),
+        1 => any::<bool>().prop_map(|negate| TokenShape::Program { negate }),
+        4 => (0u8..2, any::<bool>()).prop_map(|(key, append)| TokenShape::SetEnv { key, append }),
+        1 => (0u8..3).prop_map(|name| TokenShape::WriteAttr { name }),
+        2 => op.prop_map(|op| TokenShape::Symlink { op }),
+        3 => Just(TokenShape::Run),
     ]
 }
 
 /// A number of lines of one shape, with other values; each may jump ahead.
-fn block() -> impl Strategy<Value = Vec<(Vec<Shape>, u8, Option<u8>)>> {
+fn block() -> impl Strategy<Value = Vec<(Vec<TokenShape>, u8, Option<u8>)>> {
     let jump = prop::option::weighted(0.15, 1u8..8);
     (prop::collection::vec(shape(), 0..4), prop::collection::vec((any::<u8>(), jump), 1..9)).prop_map(
         |(mut shapes, lines)| {
             shapes.sort_by_key(rank);
-            let parents = shapes.iter().filter(|s| matches!(s, Shape::Parents(_))).count();
+            let parents = shapes.iter().filter(|s| matches!(s, TokenShape::Parents(_))).count();
             if parents > 1 {
-                shapes.retain(|s| !matches!(s, Shape::Parents(_)));
+                shapes.retain(|s| !matches!(s, TokenShape::Parents(_)));
             }
             lines.into_iter().map(|(pick, goto)| (shapes.clone(), pick, goto)).collect()
         },
@@ -180,13 +182,14 @@ fn block() -> impl Strategy<Value = Vec<(Vec<Shape>, u8, Option<u8>)>> {
 }
 
 /// Lines that begin with one of few questions, as those of many packages do, each with an effect.
-fn packages() -> impl Strategy<Value = Vec<(Vec<Shape>, u8, Option<u8>)>> {
+fn packages() -> impl Strategy<Value = Vec<(Vec<TokenShape>, u8, Option<u8>)>> {
     let question = prop_oneof![
-        2 => prop::sample::select(vec![0u8, 4]).prop_map(|kind| Shape::Parents(vec![(kind, false)])),
-        1 => (0u8..2).prop_map(|key| Shape::Env { key, negate: false }),
-        1 => Just(Shape::Kernel { negate: false }),
+        2 => prop::sample::select(vec![0u8, 4]).prop_map(|kind| TokenShape::Parents(vec![(kind, false)])),
+        1 => (0u8..2).prop_map(|key| TokenShape::Env { key, negate: false }),
+        1 => Just(TokenShape::Kernel { negate: false }),
     ];
-    let effect = prop_oneof![3 => Just(Shape::Run), 1 => Just(Shape::SetEnv { key: 0, append: false })];
+    let effect =
+        prop_oneof![3 => Just(TokenShape::Run), 1 => Just(TokenShape::SetEnv { key: 0, append: false })];
     let jump = prop::option::weighted(0.1, 1u8..8);
     let pick = prop::sample::select(vec![0u8, 2, 9, 12, 13]);
     let line = (question, effect, pick, jump)
@@ -198,7 +201,7 @@ fn packages() -> impl Strategy<Value = Vec<(Vec<Shape>, u8, Option<u8>)>> {
 fn first_line() -> Line {
     let any =
         ParentMatch { subject: ParentKey::Kernel, negate: false, pattern: Pattern::compile(b"*", false) };
-    line_of(1, vec![Token::Parents(vec![any]), token(&Shape::SetEnv { key: 1, append: false }, 0)])
+    line_of(1, vec![Token::Parents(vec![any]), token(&TokenShape::SetEnv { key: 1, append: false }, 0)])
 }
 
 fn line_of(number: u32, tokens: Vec<Token>) -> Line {
@@ -215,7 +218,7 @@ fn rule_set() -> impl Strategy<Value = RuleSet> {
             let tokens = (0..).zip(shapes).map(|(n, s)| token(s, pick.wrapping_mul(1 + n))).collect();
             Line { file: 0, number: i + 1, tokens, class: class(shapes, goto.is_some()), goto }
         }));
-        lines.push(line_of(count + 2, vec![token(&Shape::Run, 0)]));
+        lines.push(line_of(count + 2, vec![token(&TokenShape::Run, 0)]));
         RuleSet { files: vec!["random.rules".into()], lines, static_nodes: Vec::new() }
     })
 }

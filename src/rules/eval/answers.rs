@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Why an operation cannot be finished.
 #[derive(Clone, Debug)]
 pub(super) enum Unfinished {
-    /// This fact is missing.
+    /// The answer to this question is missing.
     Asks(Ask),
     /// The event fails (rules.md 9.5), because of what.
     Fails(Errno, String),
