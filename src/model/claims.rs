@@ -208,7 +208,8 @@ impl Claims {
     }
 
     /// The symlinks that each device wants.
-    pub fn by_device(&self) -> HashMap<DeviceId, Vec<BString>> {
+    #[cfg(test)]
+    fn by_device(&self) -> HashMap<DeviceId, Vec<BString>> {
         self.devices().map(|id| (id.clone(), self.links_of(id))).collect()
     }
 

@@ -11,6 +11,8 @@
 //!                                                           Outcome
 //! ```
 
+#![warn(unreachable_pub)]
+
 pub mod ask;
 pub mod compile;
 pub mod diagnostic;

@@ -162,7 +162,8 @@ impl<'v> Value<'v> {
 
 impl Template {
     /// A text in which nothing is substituted.
-    pub fn literal(text: impl Into<BString>) -> Template {
+    #[cfg(test)]
+    pub(super) fn literal(text: impl Into<BString>) -> Template {
         let text = text.into();
         let parts = if text.is_empty() { Vec::new() } else { vec![Part::Literal(text)] };
         Template { parts, raw: BString::default() }

@@ -99,7 +99,7 @@ pub(super) struct KnownAnswers {
 impl KnownAnswers {
     /// Keeps an answer. One of the wrong kind counts as "not there", so that no ask is repeated for
     /// ever.
-    pub fn learn(&mut self, ask: Ask, answer: Answer) {
+    pub(super) fn learn(&mut self, ask: Ask, answer: Answer) {
         match ask {
             Ask::Parents => {
                 self.parents = Some(match answer {
@@ -139,23 +139,23 @@ impl KnownAnswers {
     }
 
     /// The operation is over.
-    pub fn forget_operation(&mut self) {
+    pub(super) fn forget_operation(&mut self) {
         self.operation = None;
     }
 
     /// The answer of the current operation, to have it without a copy. It counts as not asked afterwards.
-    pub fn take_operation(&mut self) -> Option<Answer> {
+    pub(super) fn take_operation(&mut self) -> Option<Answer> {
         self.operation.take()
     }
 
     /// An attribute was written: any name may lead to it (`..`, `*`, `[sub/dev]`), and the kernel may
     /// have stored something else than was written, so all are read again when asked for.
-    pub fn forget_attrs(&mut self) {
+    pub(super) fn forget_attrs(&mut self) {
         self.attrs = AttrTable::default();
         self.named.clear();
     }
 
-    pub fn parents(&self) -> Try<&[ParentDevice]> {
+    pub(super) fn parents(&self) -> Try<&[ParentDevice]> {
         match &self.parents {
             Some(parents) => Ok(parents),
             None => ask(Ask::Parents),
@@ -163,11 +163,11 @@ impl KnownAnswers {
     }
 
     /// The parents, if they were asked for.
-    pub fn known_parents(&self) -> Option<&Arc<[ParentDevice]>> {
+    pub(super) fn known_parents(&self) -> Option<&Arc<[ParentDevice]>> {
         self.parents.as_ref()
     }
 
-    pub fn parent_state(&self, n: u16) -> Try<&ParentState> {
+    pub(super) fn parent_state(&self, n: u16) -> Try<&ParentState> {
         match self.states.get(usize::from(n)) {
             Some(Some(state)) => Ok(state),
             _ => ask(Ask::ParentState(n)),
@@ -175,14 +175,14 @@ impl KnownAnswers {
     }
 
     /// The same, to keep.
-    pub fn shared_parent_state(&self, n: u16) -> Try<Arc<ParentState>> {
+    pub(super) fn shared_parent_state(&self, n: u16) -> Try<Arc<ParentState>> {
         match self.states.get(usize::from(n)) {
             Some(Some(state)) => Ok(state.clone()),
             _ => ask(Ask::ParentState(n)),
         }
     }
 
-    pub fn driver(&self) -> Try<&BStr> {
+    pub(super) fn driver(&self) -> Try<&BStr> {
         match &self.driver {
             Some(driver) => Ok(driver.as_bstr()),
             None => ask(Ask::Driver),
@@ -190,7 +190,7 @@ impl KnownAnswers {
     }
 
     /// Of the event's device (0) or its parent n - 1; None if it is missing.
-    pub fn attr(&self, device: u16, name: &BStr) -> Try<Option<&BStr>> {
+    pub(super) fn attr(&self, device: u16, name: &BStr) -> Try<Option<&BStr>> {
         match self.attrs.get(device, name) {
             Some(Attr::Value(value)) => Ok(Some(until_nul(value))),
             Some(_) => Ok(None),
@@ -206,7 +206,7 @@ impl KnownAnswers {
 
     /// Of a `[subsystem/sysname]` device: None if there is no such device, empty if the attribute is
     /// missing (rules.md 3.4).
-    pub fn named_attr(&self, subsystem: &BStr, sysname: &BStr, name: &BStr) -> Try<Option<&BStr>> {
+    pub(super) fn named_attr(&self, subsystem: &BStr, sysname: &BStr, name: &BStr) -> Try<Option<&BStr>> {
         let known = self.named.iter().find(|k| k.0 == subsystem && k.1 == sysname && k.2 == name);
         match known.map(|k| &k.3) {
             Some(Attr::Value(value)) => Ok(Some(until_nul(value))),
@@ -219,18 +219,18 @@ impl KnownAnswers {
         }
     }
 
-    pub fn constant(&self, constant: Constant) -> Try<&BStr> {
+    pub(super) fn constant(&self, constant: Constant) -> Try<&BStr> {
         match &self.constants[constant as usize] {
             Some(text) => Ok(text.as_bstr()),
             None => ask(Ask::Constant(constant)),
         }
     }
 
-    pub fn verdict(&self, builtin: BuiltinName) -> Option<bool> {
+    pub(super) fn verdict(&self, builtin: BuiltinName) -> Option<bool> {
         self.once[builtin as usize]
     }
 
-    pub fn set_verdict(&mut self, builtin: BuiltinName, verdict: bool) {
+    pub(super) fn set_verdict(&mut self, builtin: BuiltinName, verdict: bool) {
         self.once[builtin as usize] = Some(verdict);
     }
 
@@ -242,7 +242,7 @@ impl KnownAnswers {
     }
 
     /// Of [`Ask::Sysctl`], [`Ask::File`], [`Ask::CommandLine`]: an error fails the event.
-    pub fn text(&self, what: &str, question: impl FnOnce() -> Ask) -> Try<Option<&BStr>> {
+    pub(super) fn text(&self, what: &str, question: impl FnOnce() -> Ask) -> Try<Option<&BStr>> {
         match self.operation(question)? {
             Answer::Text(Ok(text)) => Ok(text.as_ref().map(|t| t.as_bstr())),
             Answer::Text(Err(errno)) => fail(*errno, format!("cannot read {what}: {errno}")),
@@ -250,7 +250,7 @@ impl KnownAnswers {
         }
     }
 
-    pub fn mode(&self, path: &BStr) -> Try<Option<u32>> {
+    pub(super) fn mode(&self, path: &BStr) -> Try<Option<u32>> {
         match self.operation(|| Ask::Mode { path: path.into() })? {
             Answer::Mode(Ok(mode)) => Ok(*mode),
             Answer::Mode(Err(errno)) => fail(*errno, format!("cannot look for {path}: {errno}")),
@@ -258,28 +258,28 @@ impl KnownAnswers {
         }
     }
 
-    pub fn id(&self, question: impl FnOnce() -> Ask) -> Try<Option<u32>> {
+    pub(super) fn id(&self, question: impl FnOnce() -> Ask) -> Try<Option<u32>> {
         Ok(match self.operation(question)? {
             Answer::Id(id) => *id,
             _ => None,
         })
     }
 
-    pub fn exit(&self, command: &BStr) -> Try<Option<&Exit>> {
+    pub(super) fn exit(&self, command: &BStr) -> Try<Option<&Exit>> {
         Ok(match self.operation(|| Ask::Run { command: command.into() })? {
             Answer::Exit(exit) => Some(exit),
             _ => None,
         })
     }
 
-    pub fn builtin(&self, builtin: BuiltinName, command: &BStr) -> Try<Option<&BuiltinResult>> {
+    pub(super) fn builtin(&self, builtin: BuiltinName, command: &BStr) -> Try<Option<&BuiltinResult>> {
         Ok(match self.operation(|| Ask::Builtin { builtin, command: command.into() })? {
             Answer::Builtin(result) => Some(result),
             _ => None,
         })
     }
 
-    pub fn written(&self, question: impl FnOnce() -> Ask) -> Try<()> {
+    pub(super) fn written(&self, question: impl FnOnce() -> Ask) -> Try<()> {
         self.operation(question).map(|_| ())
     }
 }

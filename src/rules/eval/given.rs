@@ -25,22 +25,22 @@ pub(super) struct Given {
 
 impl Given {
     /// The event as it is now.
-    pub fn event(&self) -> &Event {
+    pub(super) fn event(&self) -> &Event {
         &self.state.outcome.event
     }
 
     /// Takes these units of work from the turn.
-    pub fn spend(&self, units: usize) {
+    pub(super) fn spend(&self, units: usize) {
         self.left.set(self.left.get().saturating_sub(units));
     }
 
     /// Takes the cost of a line from the turn; false if there is too little left.
-    pub fn pays_for_line(&self) -> bool {
+    pub(super) fn pays_for_line(&self) -> bool {
         let left = self.left.get().checked_sub(LINE_COST);
         left.map(|left| self.left.set(left)).is_some()
     }
 
-    pub fn is_turn_over(&self) -> bool {
+    pub(super) fn is_turn_over(&self) -> bool {
         self.left.get() == 0
     }
 }
@@ -64,7 +64,7 @@ pub(super) struct State {
 
 impl State {
     /// Nothing is decided yet.
-    pub fn new(outcome: Box<Outcome>) -> State {
+    pub(super) fn new(outcome: Box<Outcome>) -> State {
         State {
             outcome,
             result: None,

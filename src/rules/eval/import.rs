@@ -30,7 +30,7 @@ pub(super) enum Import {
 
 impl Import {
     /// The import of what the current operation was answered.
-    pub fn of_answer(answer: Option<Answer>, negate: bool) -> Import {
+    pub(super) fn of_answer(answer: Option<Answer>, negate: bool) -> Import {
         let text = match answer {
             Some(Answer::Text(Ok(Some(text)))) => text,
             Some(Answer::Exit(exit)) => {

@@ -27,7 +27,7 @@ mod text;
 #[cfg(test)]
 mod tests;
 
-use super::ask::{Answer, Ask, ParentDevice};
+use super::ask::{Answer, Ask};
 use super::outcome::Outcome;
 use super::program::{Escape, Token};
 use super::skip::{Arrival, Seen, Specialised};
@@ -213,11 +213,6 @@ impl Evaluation {
     /// The question that waits for its answer.
     pub fn asked(&self) -> Option<&Ask> {
         self.open.as_ref()
-    }
-
-    /// The parents of the device, if a rule asked for them.
-    pub fn parents(&self) -> Option<&Arc<[ParentDevice]>> {
-        self.given.answers.known_parents()
     }
 
     /// File (index into [`super::program::RuleSet::files`]) and line number where the evaluation stands, or stood

@@ -40,7 +40,7 @@ impl Place {
 
 impl Forks {
     /// Reads `pattern`, which has a set with several ends and does not begin with `*`.
-    pub fn new(pattern: &[u8], ignore_case: bool) -> Forks {
+    pub(super) fn new(pattern: &[u8], ignore_case: bool) -> Forks {
         let never = || Forks { places: vec![Place::Element(Element::Never, 0)], ignore_case };
         let Some(by_offset) = read(pattern, ignore_case) else { return never() };
         let mut numbers = vec![0; pattern.len() + 1];
@@ -51,7 +51,7 @@ impl Forks {
     }
 
     /// Whether the whole of `text` matches, or with `floats` the end of it.
-    pub fn matches(&self, text: &[u8], floats: bool) -> bool {
+    pub(super) fn matches(&self, text: &[u8], floats: bool) -> bool {
         self.machine().matches(text, floats)
     }
 

@@ -26,7 +26,7 @@ pub(super) struct Machine<'p> {
 
 impl<'p> Machine<'p> {
     /// A machine with so many places, of which nothing is known yet.
-    pub fn new(places: usize) -> Machine<'p> {
+    pub(super) fn new(places: usize) -> Machine<'p> {
         let width = places.div_ceil(64);
         Machine {
             width,
@@ -39,7 +39,7 @@ impl<'p> Machine<'p> {
     }
 
     /// The machine for elements that follow each other.
-    pub fn of_elements(elements: &[Element], ignore_case: bool) -> Machine<'p> {
+    pub(super) fn of_elements(elements: &[Element], ignore_case: bool) -> Machine<'p> {
         let mut machine = Machine::new(elements.len() + 1);
         for (at, element) in elements.iter().enumerate() {
             machine.add(at, at + 1, element, ignore_case);
@@ -49,7 +49,7 @@ impl<'p> Machine<'p> {
     }
 
     /// An element, and the place that it leads to.
-    pub fn add(&mut self, at: usize, to: usize, element: &Element, ignore_case: bool) {
+    pub(super) fn add(&mut self, at: usize, to: usize, element: &Element, ignore_case: bool) {
         match element {
             Element::AnyRun => return set(&mut self.runs, at),
             Element::Forks(_) | Element::Never => return,
@@ -69,22 +69,22 @@ impl<'p> Machine<'p> {
     }
 
     /// A set with several ends: bytes, and the places that these lead to.
-    pub fn add_fork(&mut self, at: usize, branches: &'p [(ByteSet, usize)]) {
+    pub(super) fn add_fork(&mut self, at: usize, branches: &'p [(ByteSet, usize)]) {
         self.forks.push((at, branches));
     }
 
     /// The place behind the last element.
-    pub fn set_end(&mut self, at: usize) {
+    pub(super) fn set_end(&mut self, at: usize) {
         self.end = Some(at);
     }
 
     /// In how many different ways far places lead: what a byte of the text costs.
-    pub fn distances(&self) -> usize {
+    pub(super) fn distances(&self) -> usize {
         self.moves.len() + usize::from(self.runs.iter().any(|&runs| runs != 0))
     }
 
     /// Whether the whole of `text` matches, or with `floats` the end of it.
-    pub fn matches(&self, text: &[u8], floats: bool) -> bool {
+    pub(super) fn matches(&self, text: &[u8], floats: bool) -> bool {
         let mut places = self.start();
         for &byte in text {
             self.pass(byte, &mut places, floats);
@@ -96,7 +96,7 @@ impl<'p> Machine<'p> {
     }
 
     /// Where the leftmost part of `text` that matches ends.
-    pub fn first_end(&self, text: &[u8]) -> Option<usize> {
+    pub(super) fn first_end(&self, text: &[u8]) -> Option<usize> {
         let mut places = self.start();
         for (at, &byte) in text.iter().enumerate() {
             if self.is_at_end(&places) {

@@ -35,12 +35,12 @@ mod work {
 
     thread_local! { static STEPS: Cell<usize> = const { Cell::new(0) } }
 
-    pub fn add(steps: usize) {
+    pub(super) fn add(steps: usize) {
         STEPS.set(STEPS.get() + steps);
     }
 
     /// The steps that something takes.
-    pub fn of<T>(task: impl FnOnce() -> T) -> (T, usize) {
+    pub(super) fn of<T>(task: impl FnOnce() -> T) -> (T, usize) {
         STEPS.set(0);
         let result = task();
         (result, STEPS.get())
@@ -49,12 +49,7 @@ mod work {
 
 #[cfg(not(test))]
 mod work {
-    pub fn add(_steps: usize) {}
-}
-
-/// Whether `text` matches `pattern`, a case-sensitive shell pattern without alternatives.
-pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
-    Glob::new(pattern, false).matches(text)
+    pub(super) fn add(_steps: usize) {}
 }
 
 /// Whether `text` has a byte that makes it a shell pattern in the rules language (rules.md 3.1).

@@ -5,6 +5,11 @@ use crate::sys::fnmatch::fnmatch;
 use bstr::ByteSlice;
 use proptest::prelude::*;
 
+/// Whether `text` matches `pattern`, a case-sensitive shell pattern without alternatives.
+fn matches(pattern: &[u8], text: &[u8]) -> bool {
+    Glob::new(pattern, false).matches(text)
+}
+
 #[test]
 fn patterns_match_like_the_c_library() {
     for (pattern, text, expected) in [

@@ -51,7 +51,7 @@ impl<'a> EventKind<'a> {
 }
 
 /// SUBSYSTEM with its alias: `subsystem`, `bus` and `class` mean all three.
-pub(in super::super) fn matches_subsystem(pattern: &Pattern, any_class: bool, subsystem: &[u8]) -> bool {
+pub(in crate::rules) fn matches_subsystem(pattern: &Pattern, any_class: bool, subsystem: &[u8]) -> bool {
     match any_class {
         true => matches!(subsystem, b"subsystem" | b"bus" | b"class"),
         false => pattern.matches(subsystem),
@@ -99,27 +99,27 @@ impl KeptLine {
     }
 
     /// Number of the guard that its first token is.
-    pub fn guard(&self) -> Option<usize> {
+    pub(super) fn guard(&self) -> Option<usize> {
         (self.guard != NONE).then_some(self.guard as usize)
     }
 
     /// Hash of the driver or subsystem that the device or a parent must have.
-    pub fn required(&self) -> Option<u32> {
+    pub(super) fn required(&self) -> Option<u32> {
         (self.required != 0).then_some(self.required)
     }
 
     /// The subject of its first token, and the hash that the value must have for it to hold.
-    pub fn literal(&self) -> Option<(u32, u32)> {
+    pub(super) fn literal(&self) -> Option<(u32, u32)> {
         (self.subject != NONE).then_some((self.subject, self.literal))
     }
 
     /// The place to go on at when all tokens held, if that is not the next one.
-    pub fn goto(&self) -> Option<usize> {
+    pub(super) fn goto(&self) -> Option<usize> {
         (self.goto != NONE).then_some(self.goto as usize)
     }
 
     /// The token to try first.
-    pub fn first_token<'r>(&self, rules: &'r RuleSet) -> Option<&'r Token> {
+    pub(super) fn first_token<'r>(&self, rules: &'r RuleSet) -> Option<&'r Token> {
         rules.lines.get(self.line as usize)?.tokens.get(self.first as usize)
     }
 }

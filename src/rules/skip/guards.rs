@@ -36,7 +36,7 @@ pub(super) struct Guards {
 impl Guards {
     /// Finds what the first tokens of these lines need, and writes it into the lines. Lines that begin with equal
     /// tokens get one guard.
-    pub fn find(rules: &RuleSet, lines: &mut [KeptLine]) -> Guards {
+    pub(super) fn find(rules: &RuleSet, lines: &mut [KeptLine]) -> Guards {
         let mut all = Guards::default();
         // hash -> (a token, the first line that begins with it, its guard)
         let mut known: HashMap<u64, (&Token, usize, u32), BuildFnv> = HashMap::default();
@@ -78,17 +78,17 @@ impl Guards {
     }
 
     /// How many guards there are.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.guards.len()
     }
 
     /// The guard of this number.
-    pub fn get(&self, number: usize) -> Option<Guard> {
+    pub(super) fn get(&self, number: usize) -> Option<Guard> {
         self.guards.get(number).copied()
     }
 
     /// Properties that lines compare with literals.
-    pub fn subjects(&self) -> &[Key] {
+    pub(super) fn subjects(&self) -> &[Key] {
         &self.subjects
     }
 }

@@ -26,11 +26,6 @@ impl Programs {
         Programs { rules, by_kind: vec![HashMap::default(); Action::ALL.len() * 4], count: 0 }
     }
 
-    /// The rules they are made from.
-    pub fn rules(&self) -> &Arc<RuleSet> {
-        &self.rules
-    }
-
     /// The program for this event, made at the first call for its kind. Kinds that come to the same
     /// lines share one; at [`MAX_PROGRAMS`] kinds all are forgotten.
     pub fn for_event(&mut self, event: &Event) -> Arc<Specialised> {

@@ -42,7 +42,7 @@ enum KeyAt {
 
 impl Runs {
     /// Joins lines to runs, and writes the numbers of these into the lines.
-    pub fn find(rules: &RuleSet, lines: &mut [KeptLine], kind: EventKind<'_>) -> Runs {
+    pub(super) fn find(rules: &RuleSet, lines: &mut [KeptLine], kind: EventKind<'_>) -> Runs {
         let mut runs = Vec::new();
         let mut at = 0;
         while at < lines.len() {
@@ -60,12 +60,12 @@ impl Runs {
     }
 
     /// How many there are.
-    pub fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
     /// The run that a line is part of.
-    pub fn of(&self, line: &KeptLine) -> Option<&Run> {
+    pub(super) fn of(&self, line: &KeptLine) -> Option<&Run> {
         self.0.get(line.run as usize)
     }
 }
@@ -129,7 +129,7 @@ impl Finder<'_> {
 
 impl Run {
     /// The first line of the run, from this place on, that can hold.
-    pub fn enter<V: EventView>(&self, rules: &RuleSet, at: usize, view: &V) -> Result<Pace, V::Stop> {
+    pub(super) fn enter<V: EventView>(&self, rules: &RuleSet, at: usize, view: &V) -> Result<Pace, V::Stop> {
         let tokens = rules.lines.get(self.model as usize).map_or(&[][..], |line| &line.tokens);
         for m in self.prefix.iter().filter_map(|&i| tokens.get(i as usize)).filter_map(as_match) {
             if !view.holds(m)? {
@@ -185,7 +185,7 @@ impl Run {
 }
 
 /// The key of a run of parent groups: an attribute, of those devices on which `shared` holds as well.
-pub(in super::super) struct ParentsKey<'r> {
+pub(in crate::rules) struct ParentsKey<'r> {
     pub shared: &'r [ParentMatch],
     pub attr: &'r BStr,
     /// Blanks at the end of the value are cut (rules.md 3.4).

@@ -15,7 +15,7 @@ use std::borrow::Cow;
 const LONG: usize = 16;
 
 /// The event as [`Seen`] looks at it; the evaluator answers.
-pub(in super::super) trait EventView {
+pub(in crate::rules) trait EventView {
     /// Why there is no answer yet.
     type Stop;
 
@@ -47,7 +47,7 @@ pub(in super::super) trait EventView {
 
 /// Where passing over lines has led.
 #[derive(Debug, PartialEq, Eq)]
-pub(in super::super) struct Next<S> {
+pub(in crate::rules) struct Next<S> {
     /// The place reached. All lines in front of it are done with.
     pub at: usize,
     /// Lines were passed over whose parent group fails, so that there is no parent any more.
@@ -57,7 +57,7 @@ pub(in super::super) struct Next<S> {
 
 /// What there is at the place reached.
 #[derive(Debug, PartialEq, Eq)]
-pub(in super::super) enum Arrival<S> {
+pub(in crate::rules) enum Arrival<S> {
     /// A line that may hold.
     Line,
     /// No line: the program ends here.
@@ -84,7 +84,7 @@ impl Pace {
 
 /// What one event has shown so far of the questions of its program.
 #[derive(Clone, Debug)]
-pub(in super::super) struct Seen {
+pub(in crate::rules) struct Seen {
     /// Grows with every change of a property: what guards said of properties counts no more then.
     property_changes: u32,
     /// For each guard what `property_changes` was when it last failed, plus one; [`FOR_EVER`] for those that no
@@ -101,7 +101,7 @@ const FOR_EVER: u32 = u32::MAX;
 
 impl Seen {
     /// Nothing yet.
-    pub fn new(program: &Specialised) -> Seen {
+    pub(in crate::rules) fn new(program: &Specialised) -> Seen {
         Seen {
             property_changes: 0,
             failed: vec![0; program.guards.len()],
@@ -111,12 +111,12 @@ impl Seen {
     }
 
     /// A property changed, or may have.
-    pub fn property_changed(&mut self) {
+    pub(in crate::rules) fn property_changed(&mut self) {
         self.property_changes += 1;
     }
 
     /// The first token of the line at this place did not hold.
-    pub fn first_token_failed(&mut self, program: &Specialised, at: usize) {
+    pub(in crate::rules) fn first_token_failed(&mut self, program: &Specialised, at: usize) {
         let Some(number) = program.lines.get(at).and_then(KeptLine::guard) else { return };
         let when = match program.guards.get(number) {
             Some(Guard::Property) => self.property_changes + 1,
@@ -128,7 +128,7 @@ impl Seen {
     }
 
     /// The next line that may hold, from this place on, and whether a parent was forgotten on the way.
-    pub fn next_line<V: EventView>(
+    pub(in crate::rules) fn next_line<V: EventView>(
         &mut self,
         program: &Specialised,
         mut at: usize,

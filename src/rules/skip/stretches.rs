@@ -38,7 +38,7 @@ pub(super) struct Stretch {
 impl Stretches {
     /// Joins consecutive lines of whose first tokens something is known, and writes the numbers of the stretches
     /// into the lines.
-    pub fn find(guards: &Guards, lines: &mut [KeptLine]) -> Stretches {
+    pub(super) fn find(guards: &Guards, lines: &mut [KeptLine]) -> Stretches {
         let mut stretches = Vec::new();
         let mut start = 0;
         while start < lines.len() {
@@ -55,7 +55,7 @@ impl Stretches {
     }
 
     /// The stretch that can be passed over from this line on.
-    pub fn of(&self, line: &KeptLine) -> Option<&Stretch> {
+    pub(super) fn of(&self, line: &KeptLine) -> Option<&Stretch> {
         self.0.get(line.stretch as usize)
     }
 }
@@ -108,17 +108,17 @@ impl Stretch {
     }
 
     /// Whether a line wants one of these drivers and subsystems.
-    pub fn wants(&self, present: &[u32]) -> bool {
+    pub(super) fn wants(&self, present: &[u32]) -> bool {
         present.iter().any(|name| self.required.binary_search(name).is_ok())
     }
 
     /// Whether a line wants the subject to have a value of this hash.
-    pub fn wants_value(&self, subject: u32, hash: u32) -> bool {
+    pub(super) fn wants_value(&self, subject: u32, hash: u32) -> bool {
         self.literals.binary_search(&(subject, hash)).is_ok()
     }
 
     /// Whether any line wants a driver or subsystem.
-    pub fn asks_names(&self) -> bool {
+    pub(super) fn asks_names(&self) -> bool {
         !self.required.is_empty()
     }
 }
