@@ -24,9 +24,10 @@ pub const OLD_RECEIVER_LIMIT: usize = 8191;
 
 /// The datagram of these properties; `tags` are all tags ever given, for the header's filter word.
 ///
-/// Subsystem and devtype hash come from the properties. Of a datagram over [`OLD_RECEIVER_LIMIT`]
-/// first the properties whose name begins with a dot are left out, then as many symlinks at the end
-/// of DEVLINKS as it takes; when even that is not enough, nothing is. A property that would break the message (no name, a NUL) is left out.
+/// Subsystem and devtype hash come from the properties. When the datagram would exceed [`OLD_RECEIVER_LIMIT`],
+/// properties whose names begin with a dot are left out first, then as many symlinks at the end of DEVLINKS as
+/// needed. When even that is not enough, nothing is left out. A property that would break the message (no name, a NUL)
+/// is always left out.
 pub fn build<'a, P>(properties: P, tags: &OrderedSet) -> Vec<u8>
 where
     P: Iterator<Item = (&'a BStr, &'a BStr)> + Clone,

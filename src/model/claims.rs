@@ -6,9 +6,9 @@
 //! filling the table when the daemon starts, is `world::claims_dir`.
 //!
 //! What must stay true: the owner of a symlink is always the best of the table, so a decision never
-//! depends on what the disk happens to show. Who performs a decision and finds that the node of the
-//! owner is gone says so ([`Claims::set_absent`]) and gets the next one: each claim is found absent
-//! once, so thousands of devices that vanish together cost no more than one by one.
+//! depends on what the disk happens to show. Whoever performs a decision and finds that the node of the
+//! owner is gone calls [`Claims::set_absent`] and gets the next decision. Each claim is found absent
+//! only once, so thousands of devices that vanish together cost no more than one by one.
 
 use super::DeviceId;
 use super::event::BuildFnv;
@@ -44,22 +44,22 @@ pub struct Decision {
 /// What becomes of the entry of the device in the claim directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryChange {
-    /// It says already what it must, or there is none and need be none.
+    /// The entry already says what it must, or there is none and none is needed.
     Keep,
-    /// It is new, or its priority or node changed.
+    /// The entry is new, or its priority or node changed.
     Write,
-    /// It goes.
+    /// The entry is removed.
     Remove,
-    /// It goes and was the last: the claim directory goes too.
+    /// The entry is removed, and it was the last: the claim directory goes too.
     RemoveLast,
 }
 
 /// What becomes of `/dev/<link>`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Symlink {
-    /// It must point to the node of this claim, where it did not before.
+    /// The symlink must point to the node of this claim, and did not before.
     Point(Arc<Claim>),
-    /// It must point to the node of this claim, as before.
+    /// The symlink must point to the node of this claim, as before.
     Keep(Arc<Claim>),
     /// Nobody wants it any more.
     Remove,

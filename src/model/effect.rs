@@ -13,14 +13,15 @@ pub enum Effect {
     /// Take a shared flock on the whole disk of this block device, never waiting. Replies
     /// [`Done::Ok`] (also when the node is gone), [`Done::Busy`] or [`Done::Failed`].
     LockDisk { device: BString, devnode: BString },
-    /// Give it back.
+    /// Give the lock back.
     UnlockDisk,
     /// BLKROSET 1 (rules.md 12.5).
     SetReadOnly { devnode: BString, devnum: DevNum },
     /// Read the record of the last event. Replies [`Done::Record`].
     ReadRecord { id: DeviceId },
-    /// Write the record, or the empty file when it holds nothing and `keep_empty`, or remove it. `is_end`: all else
-    /// is done, and the record of this event that is there says so no more than that it is under way.
+    /// Write the record. When it holds nothing, the file stays as an empty one with `keep_empty`, and is removed
+    /// without. With `is_end` the event is through with all else, and a record that it wrote before only says that the event
+    /// is under way.
     WriteRecord { id: DeviceId, record: Arc<Record>, sticky: Sticky, keep_empty: bool, is_end: bool },
     /// Remove the record.
     RemoveRecord { id: DeviceId },
@@ -52,7 +53,7 @@ pub enum Effect {
 pub enum Sticky {
     No,
     Yes,
-    /// As the record was that this one replaces: what is written while an event is under way does not
+    /// As it was for the record that this one replaces. Who writes a record while an event is under way does not
     /// know yet what the rules want.
     AsBefore,
 }
@@ -81,8 +82,8 @@ pub enum Done {
     Busy,
     /// The old record, if there is one.
     Record(Option<Arc<Record>>),
-    /// The watch that was dropped was one.
+    /// There was a watch, and now there is none.
     WasWatched,
-    /// Not done. Whether this fails the event is the job's decision.
+    /// The effect failed. The job decides whether the event fails with it.
     Failed(Errno),
 }

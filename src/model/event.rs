@@ -222,8 +222,8 @@ impl Event {
         Title(self)
     }
 
-    /// What the record of the last event says counts from now on (rules.md 9.1 steps 3 and 4, 9.2 step 1): a
-    /// device that goes is seen with all that was known of it.
+    /// Takes over what the record of the last event says (rules.md 9.1 steps 3 and 4, 9.2 step 1): rules see a
+    /// device that goes with all that was known of it.
     pub fn know_old(&mut self, record: Arc<Record>) {
         self.usec_initialized = record.usec_initialized;
         self.tags.sticky = record.tags.clone();
@@ -269,8 +269,8 @@ impl Event {
     }
 
     /// All properties in the order of interop.md 2.3: kernel and rule properties, then the derived ones.
-    /// What children get as environment and listeners as body (UDEV_DATABASE_VERSION is added by those
-    /// two).
+    /// Children get these as their environment, listeners as the body of a message; whoever passes them on adds
+    /// UDEV_DATABASE_VERSION.
     pub fn full_properties(&self) -> Vec<(BString, BString)> {
         let plain = self.plain_properties().map(|(name, value)| (name.to_owned(), value.to_owned()));
         let derived = self.derived_properties().into_iter().map(|(name, value)| (BString::from(name), value));

@@ -1,8 +1,8 @@
 //! FNV-1a, the hash of names that are looked up often: quick for short texts, without a seed.
 //!
-//! Who may choose many names can make a look-up by it slow, not wrong: keys are compared in full. So it is
-//! for names that rules, drivers or root chose, and for numbers. What media, files or programs can name is kept under
-//! the standard hasher, which has a seed (symlinks of all devices, properties where they are many).
+//! Somebody who may choose many names can make look-ups slow, but not wrong, because keys are compared in full. So
+//! this hash is for names that rules, drivers or root chose, and for numbers. What media, files or programs can name is
+//! kept under the standard hasher, which has a seed (symlinks of all devices, properties where they are many).
 
 use std::hash::{BuildHasherDefault, Hasher};
 

@@ -75,14 +75,14 @@ impl Errno {
         errno_names::errno_name(self.0)
     }
 
-    /// Whether room, memory or descriptors are short, or a file system is not writable or ill for now: what failed
-    /// by this may succeed later.
+    /// Whether it says that room, memory or descriptors are short, or that a file system is ill or cannot be written
+    /// for now. What failed with such an error may succeed later.
     pub fn is_shortage(self) -> bool {
         use libc::{EDQUOT, EIO, EMFILE, ENFILE, ENOMEM, ENOSPC, EROFS};
         matches!(self.0, ENOSPC | EDQUOT | EMFILE | ENFILE | ENOMEM | EROFS | EIO)
     }
 
-    /// Whether it says that there is no descriptor or no memory left, which says nothing of what was looked at.
+    /// Whether it says that no descriptor or no memory is left. Such an error says nothing about the thing looked at.
     pub fn is_lack(self) -> bool {
         matches!(self.0, libc::EMFILE | libc::ENFILE | libc::ENOMEM)
     }

@@ -1,4 +1,4 @@
-//! What somebody may have meant who wrote a word that there is not.
+//! Guesses which of the known words somebody meant who wrote an unknown one.
 
 /// The known word that differs least, if it differs by at most two letters and half of what is written.
 pub fn nearest<'a>(written: &[u8], known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
@@ -10,7 +10,7 @@ pub fn nearest<'a>(written: &[u8], known: impl IntoIterator<Item = &'a str>) -> 
         .map(|(_, known)| known)
 }
 
-/// Edits that make one word of the other.
+/// How many edits turn one word into the other.
 fn distance(a: &[u8], b: &[u8]) -> usize {
     if a.len() > 64 {
         return usize::MAX;

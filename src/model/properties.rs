@@ -32,7 +32,7 @@ impl Key {
         Key { hash: short_hash(&name), is_derived: super::event::is_derived(&name), name }
     }
 
-    /// Whether the property is made of links, tags or time, and not kept as such.
+    /// Whether the property is made from symlinks, tags or the time, and not kept as such.
     pub fn is_derived(&self) -> bool {
         self.is_derived
     }
@@ -58,7 +58,7 @@ struct Placed {
     name: Span,
     value: Span,
     stored: bool,
-    /// It was removed.
+    /// The property was removed, and only its place is left.
     is_gap: bool,
 }
 
@@ -88,7 +88,7 @@ pub struct Properties {
     bytes: Vec<u8>,
     /// Bytes of the buffer that belong to no property any more.
     unused: usize,
-    /// None as long as they are few.
+    /// None as long as there are few properties.
     index: Option<Box<Index>>,
 }
 
@@ -216,7 +216,7 @@ impl Properties {
         }
     }
 
-    /// The entry at the end is new.
+    /// Puts the entry at the end, which is new, into the index.
     fn index_last(&mut self) {
         match &mut self.index {
             None if self.entries.len() <= FEW => {}

@@ -28,7 +28,7 @@ pub struct Record {
     pub priority: i32,
     /// `I:` CLOCK_MONOTONIC microseconds.
     pub usec_initialized: Option<u64>,
-    /// `E:` in order. Whether one is stored is not said in here: all are.
+    /// `E:` in order. They are not marked as stored, because all of them are.
     pub properties: Properties,
     /// `G:` every tag ever given.
     pub tags: OrderedSet,
@@ -128,8 +128,8 @@ impl Record {
     }
 }
 
-/// Takes an `E:` line. The position of a name is that of its first line, its value that of the last one; an
-/// empty value unsets, which is seen to at the end.
+/// Takes an `E:` line. A name stands where its first line stood and has the value of its last line. An empty value
+/// unsets it; [`without_unset`] sees to that at the end.
 fn read_property(line: &[u8], properties: &mut Properties) {
     if let Some((name, value)) = line.split_once_str("=")
         && !name.is_empty()
@@ -138,7 +138,7 @@ fn read_property(line: &[u8], properties: &mut Properties) {
     }
 }
 
-/// Without those of an empty value.
+/// The properties without those whose value is empty.
 fn without_unset(properties: Properties) -> Properties {
     let has_unset = properties.iter().any(|p| p.value.is_empty());
     if has_unset { properties.iter().filter(|p| !p.value.is_empty()).collect() } else { properties }

@@ -93,8 +93,8 @@ impl Uevent {
     }
 
     /// Parses `KEY=VALUE` strings in any order. Strings without `=` and properties that no record
-    /// could hold (see [`valid_property`]) are skipped: the rest of the message is used, as from v262. Without those
-    /// that are required it is refused, and the reason is the value, not that there is none.
+    /// could hold (see [`valid_property`]) are skipped: the rest of the message is used, as from v262. When
+    /// that leaves out a required property, the message is refused because of the value, not because it has none.
     pub fn from_lines<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Result<Uevent, UeventError> {
         Uevent::from_strings(lines, 0)
     }

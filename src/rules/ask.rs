@@ -60,7 +60,7 @@ pub enum Ask {
         name: BString,
     },
     /// Write a sysfs attribute; target as written (`[sub/dev]x`, `a/*/b`, `x`). The evaluator goes
-    /// on whatever the outcome; failures are logged by who writes. -> [`Answer::Written`]
+    /// on whatever comes of it; whoever writes logs a failure. -> [`Answer::Written`]
     WriteAttr {
         target: BString,
         value: BString,
@@ -202,7 +202,7 @@ pub enum Attr {
 /// What a builtin found.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct BuiltinResult {
-    /// It returned >= 0.
+    /// The builtin succeeded, so that the match holds.
     pub success: bool,
     /// Properties to set (stored, unless the name begins with a dot) or, with None, to remove; in order.
     pub properties: Vec<(BString, Option<BString>)>,

@@ -1,7 +1,7 @@
 //! Bytes of a rules file to logical lines, and a logical line to tokens (rules.md 1.3 to 1.5).
 //!
 //! Bytes are opaque: no encoding, no locale. Nothing here knows what a key means. Every token keeps
-//! the place of its parts, so that whoever finds fault with it can point. Lines and tokens borrow from the
+//! the place of its parts, so that a diagnostic can point at them. Lines and tokens borrow from the
 //! file wherever a rule is written on one line and a value without escapes.
 
 use bstr::{BStr, BString, ByteSlice};

@@ -195,7 +195,7 @@ impl MemoryWorld {
         Some([b"/sys", devpath.as_slice(), b"/", rest].concat().into())
     }
 
-    /// All files there are, with their modes.
+    /// All files of this world, with their modes.
     fn all_files(&self) -> Vec<(BString, u32)> {
         let files = self.files.iter().map(|(path, file)| (path.clone(), file.mode));
         let attrs = self.devices.iter().flat_map(|d| {

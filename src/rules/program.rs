@@ -1,7 +1,7 @@
 //! The compiled form of all rules: flat, immutable, shared by reference count, so that a reload
 //! never disturbs an evaluation.
 //!
-//! Must stay true: tokens of a line are sorted by kind (rules.md 2.4) and stable within one kind;
+//! Must stay true: tokens of a line are sorted by rank (rules.md 2.4) and keep their order within one rank;
 //! a GOTO target is always a later line of the same file; nothing in here depends on a device.
 
 use super::ask::{BuiltinName, Constant};
@@ -43,8 +43,7 @@ pub struct Line {
     pub goto: Option<u32>,
 }
 
-/// What kinds of content a line has; decides whether it is looked at for a device at all
-/// (rules.md 2.5).
+/// What kinds of content a line has. This decides for which devices the line is looked at at all (rules.md 2.5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Class {
     pub goto: bool,

@@ -124,7 +124,7 @@ const NAMES: [(&str, u8, SubstForm); 18] = [
     ("sys", b'S', SubstForm::Plain(Subst::Sys)),
 ];
 
-/// What a name wants behind it.
+/// What must stand behind a name.
 enum SubstForm {
     Plain(Subst),
     Attr,
@@ -144,7 +144,7 @@ pub enum Expansion<'t> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value<'v> {
     Text(Cow<'v, BStr>),
-    /// The value itself exceeds its own limit: so does the whole.
+    /// The value exceeds its own limit, and so the whole text is too long.
     TooLong,
 }
 
@@ -228,7 +228,7 @@ impl Template {
         }
     }
 
-    /// Nothing was written: not even a substitution.
+    /// Whether the value is empty: not even a substitution was written.
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
@@ -238,7 +238,7 @@ impl Template {
         self.as_literal().unwrap_or(self.raw.as_bstr())
     }
 
-    /// Puts the parts together. `limit` counts a terminator, as the table of rules.md 6.3 does: the
+    /// Puts the parts of the template together. `limit` counts a terminator, as the table of rules.md 6.3 does: the
     /// text has at most `limit - 1` bytes. `value` gives the value of a substitution or stops the
     /// expansion, because an answer is missing. With `fold`, blanks of values are folded as in rules.md
     /// 6.2, but not those of `%c`.

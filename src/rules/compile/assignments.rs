@@ -13,7 +13,7 @@ use bstr::ByteSlice;
 /// Ids from here on belong to people, not to the system (rules.md section 13, v260).
 const FIRST_PERSON: u32 = 1000;
 
-/// Of the user and the group that own nothing.
+/// The id of the user and of the group that own nothing.
 const NOBODY: u32 = 65534;
 
 impl FileCompiler<'_> {

@@ -8,13 +8,13 @@ use crate::rules::subst::Template;
 use bstr::{BStr, BString};
 use std::ops::Range;
 
-/// Why a token is not there.
+/// What goes when a token is refused.
 pub(super) enum Refused {
     /// The whole line goes.
     Line,
-    /// Only this token goes; it has been said why.
+    /// Only this token goes, and a diagnostic says why.
     Token,
-    /// Only this token goes, as the configuration wants it.
+    /// Only this token goes, without a word, because the configuration wants it so.
     Silently,
 }
 

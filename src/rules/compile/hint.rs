@@ -1,4 +1,4 @@
-//! What somebody may have meant who wrote a key that there is not.
+//! Guesses which key somebody meant who wrote an unknown one.
 
 use crate::model::nearest::nearest;
 

@@ -21,7 +21,7 @@ pub(super) struct ParsedLine<'l> {
 }
 
 impl ParsedLine<'_> {
-    /// Whether the line is there for something besides its GOTO.
+    /// Whether the line does anything besides its GOTO.
     fn acts(&self) -> bool {
         self.label.is_some() || self.tokens.iter().any(|(rank, _)| has_effect(*rank))
     }

@@ -1,8 +1,9 @@
 //! Rules files to a [`RuleSet`]: every key, operator and value is checked once, here (rules.md
 //! sections 1.5 to 2.4).
 //!
-//! Compiling never fails: a line with a fault is dropped, or the faulty token alone where udev does
-//! so, a diagnostic says why, and the rest stands.
+//! Compiling never fails: the compiler drops a line with a fault, or the faulty token alone where udev does
+//! so, and says why in a diagnostic; the rest stands. A line is lexed and checked token by token ([`line`]); each key has
+//! its method in the file of its kind ([`matches`], [`programs`], [`assignments`], [`options`]).
 
 mod assignments;
 mod checks;

@@ -12,8 +12,8 @@ pub(super) const SUBSYSTEM: u8 = 8;
 pub(super) const DRIVER: u8 = 9;
 pub(super) const ATTR_MATCH: u8 = 10;
 pub(super) const SYSCTL_MATCH: u8 = 11;
-/// The group of parents. All of it must hold, so that its order cannot be seen but for what is read:
-/// attributes, the dearest, come last.
+/// The group of parents. All its members must hold on one device, so their order does not change the outcome, only
+/// what has to be read: attributes, which cost most, come last.
 pub(super) const PARENT_KERNEL: u8 = 20;
 pub(super) const PARENT_SUBSYSTEM: u8 = 21;
 pub(super) const PARENT_DRIVER: u8 = 22;

@@ -16,11 +16,11 @@ use std::sync::Arc;
 pub(super) enum Unfinished {
     /// The answer to this question is missing.
     Asks(Ask),
-    /// The event fails (rules.md 9.5), because of what.
+    /// The event fails (rules.md 9.5), for this reason.
     Fails(Errno, String),
 }
 
-/// The result of one try. Boxed: most tries succeed, and they should not carry the size of an ask.
+/// The result of one try. The error is boxed: most tries succeed, and should not carry the size of an ask.
 pub(super) type Try<T> = Result<T, Box<Unfinished>>;
 
 pub(super) fn ask<T>(ask: Ask) -> Try<T> {
@@ -34,8 +34,8 @@ pub(super) fn fail<T>(errno: Errno, what: String) -> Try<T> {
 /// Attributes by device and name. There are some twenty of the device and a few of each parent; comparing
 /// numbers in one array beats a table for each device.
 ///
-/// Must stay true: equal hashes only make two look-ups slower. An attribute is another one's only where device
-/// and name are equal; else two whose hashes collide would ask each other out for ever.
+/// Must stay true: equal hashes only make two look-ups slower. Two attributes are taken for one only if device and
+/// name are equal. Otherwise the answer to one would replace the answer to the other, and both would be asked for ever.
 #[derive(Clone, Debug, Default)]
 struct AttrTable {
     hashes: Vec<u64>,
@@ -92,7 +92,7 @@ pub(super) struct KnownAnswers {
     constants: [Option<BString>; 3],
     /// Verdicts of builtins that run once.
     once: [Option<bool>; BuiltinName::ALL.len()],
-    /// To the ask of the current operation other than the above.
+    /// The answer to the question of the current operation, if it is none of the above.
     operation: Option<Answer>,
 }
 
@@ -138,12 +138,12 @@ impl KnownAnswers {
         self.attrs.insert(at, name, attr);
     }
 
-    /// The operation is over.
+    /// The operation is over, and with it what only it had asked for.
     pub(super) fn forget_operation(&mut self) {
         self.operation = None;
     }
 
-    /// The answer of the current operation, to have it without a copy. It counts as not asked afterwards.
+    /// Takes the answer of the current operation, which saves a copy. Afterwards the operation has asked for nothing.
     pub(super) fn take_operation(&mut self) -> Option<Answer> {
         self.operation.take()
     }

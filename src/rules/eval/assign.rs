@@ -59,7 +59,7 @@ impl Given {
                 let (item, clears_only) = self.run_item(command)?;
                 does(StateChange::Run { op: *op, item, last: *last, clears_only })
             }
-            // matches are tried elsewhere
+            // Matches are tried in `attempt`.
             _ => does(StateChange::Nothing),
         }
     }
@@ -169,7 +169,7 @@ impl Given {
         does(StateChange::SysctlWritten)
     }
 
-    /// The entry of the RUN list, None if it is too long; and whether there is none to add.
+    /// The item for the RUN list, None if it is too long; and whether the command is empty and only clears the list.
     fn run_item(&self, command: &RunCommand) -> Try<(Option<RunItem>, bool)> {
         let (template, builtin) = match command {
             RunCommand::Program(template) => (template, None),

@@ -123,7 +123,7 @@ impl Evaluation {
     fn commit_option(&mut self, option: OptionToken) {
         let outcome = &mut self.given.state.outcome;
         match option {
-            // both in one line: whatever their order, "replace" it is
+            // If both stand in one line, "replace" counts, whatever their order.
             OptionToken::StringEscape(_) if self.given.state.escape == Escape::Replace => {}
             OptionToken::StringEscape(escape) => self.given.state.escape = escape,
             OptionToken::DbPersist => outcome.db_persist = true,
@@ -148,7 +148,7 @@ impl Evaluation {
         let event = &mut self.given.state.outcome.event;
         if op == ListOp::Set {
             event.tags.current.clear();
-            // those of earlier events stay (v258)
+            // Tags of earlier events stay (v258).
             event.tags.sticky = event.old.as_ref().map_or_else(OrderedSet::default, |old| old.tags.clone());
         }
         match tag {
@@ -236,8 +236,8 @@ impl Evaluation {
         properties.remove(name);
     }
 
-    /// Whether the kernel's value of a property is kept when it changes. What rules set is stored, but for
-    /// names with a dot, which no kernel uses.
+    /// Whether the kernel's value of a property is kept when a rule changes the property. It is known by not being
+    /// stored: rules store what they set, but for names with a dot, which no kernel uses.
     fn keeps_replaced(&self, name: &[u8]) -> bool {
         self.given.state.outcome.event.action != Action::Remove && !name.starts_with(b".")
     }

@@ -19,7 +19,7 @@ pub(super) struct Given {
     pub config: EvalConfig,
     pub state: State,
     pub answers: KnownAnswers,
-    /// What is left of the turn. In a cell, for it shrinks while operations are tried.
+    /// What is left of the turn. It is in a cell because it shrinks while operations are tried through `&self`.
     pub left: Cell<usize>,
 }
 
@@ -48,7 +48,7 @@ impl Given {
 /// What the rules have decided so far.
 #[derive(Clone, Debug)]
 pub(super) struct State {
-    /// In the box in which it came and goes.
+    /// In a box, so that the job can pass it in and get it back without a copy.
     pub outcome: Box<Outcome>,
     /// RESULT.
     pub result: Option<BString>,
@@ -94,7 +94,7 @@ pub(super) struct Attempt<'p> {
     pub change: StateChange<'p>,
 }
 
-/// A substituted text, or that it was too long.
+/// A substituted text, if it was not too long.
 pub(super) enum Text {
     Value(BString),
     TooLong,
@@ -150,7 +150,7 @@ pub(super) enum StateChange<'p> {
         links: Text,
         last: bool,
     },
-    /// None: it was too long.
+    /// `item` is None if its text was too long.
     Run {
         op: ListOp,
         item: Option<RunItem>,
@@ -159,7 +159,7 @@ pub(super) enum StateChange<'p> {
     },
     AttrWritten,
     SysctlWritten,
-    /// The operation is left out, because of this.
+    /// The operation is left out, for this reason.
     Refused(log::Level, String),
 }
 

@@ -1,5 +1,7 @@
-//! IMPORT (rules.md section 4): what is tried, and imports under way. A file may have a hundred thousand lines, so that an import is done in portions, between
-//! which the evaluation may pause; each takes one line at least. It is committed to: nothing else happens in the event until it is through.
+//! IMPORT (rules.md section 4): the operations, tried, and imports under way.
+//!
+//! A file may have a hundred thousand lines, so an import is done in portions of one line at least, between which the
+//! evaluation may pause. Must stay true: nothing else happens in the event until an import that has begun is through.
 
 use super::Evaluation;
 use super::answers::Try;
@@ -19,12 +21,12 @@ use std::sync::Arc;
 /// What a line or property costs besides its bytes, in units of [`super::TURN`].
 const PER_LINE: usize = 64;
 
-/// What is imported, and how far that is.
+/// What is imported, and how far the import has come.
 #[derive(Clone, Debug)]
 pub(super) enum Import {
     /// Lines of a file or of a program's output.
     Text { text: BString, at: usize, negate: bool },
-    /// Those properties of the parent that the pattern matches; the next one by number.
+    /// Those properties of the parent that the pattern matches. `next` is the number of the one to look at next.
     Parent { state: Arc<ParentState>, glob: Glob, next: usize, found: bool, negate: bool },
 }
 
@@ -48,8 +50,8 @@ impl Import {
 }
 
 impl Evaluation {
-    /// Goes on with the import under way, if there is one: whether its operation holds. None if there is none, or
-    /// if it has to pause.
+    /// Goes on with the import under way, if there is one, and returns whether its operation holds. None if there is
+    /// no import, or if it has to pause.
     pub(super) fn import_on(&mut self) -> Option<bool> {
         let mut import = self.importing.take()?;
         let verdict = match &mut *import {
@@ -87,7 +89,7 @@ impl Evaluation {
         }
     }
 
-    /// Whether all were looked at.
+    /// Whether all properties were looked at.
     fn import_properties(
         &mut self,
         state: &ParentState,

@@ -27,7 +27,7 @@ impl Given {
                 matches_subsystem(&m.pattern, *any_class, &event.device.subsystem)
             }
             MatchKey::Sysctl(name) => return self.matches_sysctl(name, &m.pattern, m.negate),
-            // What long lists of rules ask most.
+            // Long lists of rules ask this most.
             MatchKey::Env(key) if !key.is_derived() => self.compare(&m.pattern, self.plain_env(key)),
             _ => match self.subject(m)? {
                 Some(value) => self.compare(&m.pattern, &value),
@@ -37,8 +37,8 @@ impl Given {
         Ok(matched != m.negate)
     }
 
-    /// Whether some element matches. `?*` was turned around when rules were loaded, hence the traps of
-    /// rules.md 3.3.
+    /// Whether some element matches. The compiler has turned `?*` into its opposite, which is the reason for the traps
+    /// of rules.md 3.3.
     pub(super) fn matches_set(&self, pattern: &Pattern, set: &OrderedSet) -> bool {
         let plain = !pattern.ignore_case;
         pattern.alternatives.iter().any(|alternative| match alternative {
@@ -58,7 +58,7 @@ impl Given {
         pattern.matches(value)
     }
 
-    /// The value that a match compares; None if the match is false whatever its operator. Not for
+    /// The value that a match compares; None if the match is false whatever its operator. It has no value for
     /// sets, SUBSYSTEM and SYSCTL.
     pub(super) fn subject(&self, m: &Match) -> Try<Option<Cow<'_, BStr>>> {
         let event = self.event();

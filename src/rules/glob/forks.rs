@@ -5,8 +5,8 @@ use super::set::{Branch, ByteSet};
 use super::{Element, MAX_OPEN_BRACKETS, Piece, parse_piece};
 use std::collections::BTreeMap;
 
-/// How far places may lead, in so many different ways. Only readings that lie across each other for long need
-/// more; a pattern with more matches nothing.
+/// How many different distances there may be from places to those that they lead to. Only readings that lie across each
+/// other for long need more, and a pattern with more matches nothing.
 const MAX_DISTANCES: usize = 16;
 
 /// The places of a pattern, the first one first.
@@ -26,7 +26,7 @@ enum Place {
 }
 
 impl Place {
-    /// The same, with other names of where it leads.
+    /// The same place, with other names for the places that it leads to.
     fn renamed(self, name: impl Fn(usize) -> usize) -> Place {
         match self {
             Place::Element(element, to) => Place::Element(element, name(to)),
@@ -68,7 +68,8 @@ impl Forks {
     }
 }
 
-/// The places by where they stand in the pattern; each leads to such offsets. None if too many brackets are open.
+/// Reads the places of a pattern, by their offsets in it; where a place leads is an offset too. None if too many
+/// brackets are open.
 fn read(pattern: &[u8], ignore_case: bool) -> Option<BTreeMap<usize, Place>> {
     let mut places = BTreeMap::new();
     let mut wanted = vec![0];
