@@ -17,8 +17,9 @@ pub(super) struct Machine<'p> {
     taking: Vec<u64>,
     /// By how far they lead: those places.
     moves: BTreeMap<usize, Vec<u64>>,
-    /// The places that are `*`: each stays where it is, and leads to the next one without a byte.
-    runs: Vec<u64>,
+    /// The places that are `*`, as numbers of 64 bits that are not 0 and their indices: each stays where it is, and leads
+    /// to the next one without a byte.
+    runs: BTreeMap<usize, u64>,
     forks: Vec<(usize, &'p [(ByteSet, usize)])>,
     /// The place behind the last element; None if no reading comes to an end.
     end: Option<usize>,
@@ -32,7 +33,7 @@ impl<'p> Machine<'p> {
             width,
             taking: vec![0; width * 256],
             moves: BTreeMap::new(),
-            runs: vec![0; width],
+            runs: BTreeMap::new(),
             forks: Vec::new(),
             end: None,
         }
@@ -51,7 +52,7 @@ impl<'p> Machine<'p> {
     /// An element, and the place that it leads to.
     pub(super) fn add(&mut self, at: usize, to: usize, element: &Element, ignore_case: bool) {
         match element {
-            Element::AnyRun => return set(&mut self.runs, at),
+            Element::AnyRun => return *self.runs.entry(at / 64).or_default() |= 1 << (at % 64),
             Element::Forks(_) | Element::Never => return,
             Element::Byte(_) | Element::AnyByte | Element::Set(_) => {}
         }
@@ -80,7 +81,7 @@ impl<'p> Machine<'p> {
 
     /// In how many different ways far places lead: what a byte of the text costs.
     pub(super) fn distances(&self) -> usize {
-        self.moves.len() + usize::from(self.runs.iter().any(|&runs| runs != 0))
+        self.moves.len() + usize::from(!self.runs.is_empty())
     }
 
     /// Whether the whole of `text` matches, or with `floats` the end of it.
@@ -131,8 +132,9 @@ impl<'p> Machine<'p> {
     /// Where `byte` leads from `now`.
     fn pass_byte(&self, byte: u8, now: &[u64], next: &mut [u64]) {
         work::add((1 + self.moves.len()) * self.width);
-        for (next, (now, runs)) in next.iter_mut().zip(now.iter().zip(&self.runs)) {
-            *next = now & runs;
+        next.fill(0);
+        for (&word, runs) in &self.runs {
+            next[word] = now[word] & runs;
         }
         let taking = &self.taking[usize::from(byte) * self.width..][..self.width];
         for (&distance, places) in &self.moves {
@@ -148,7 +150,7 @@ impl<'p> Machine<'p> {
 
     /// Lets the places pass the `*` that they stand in front of.
     fn pass_runs(&self, now: &mut [u64]) {
-        for (word, runs) in self.runs.iter().enumerate() {
+        for (&word, runs) in &self.runs {
             set_moved(now, word, now[word] & runs, 1);
         }
     }
