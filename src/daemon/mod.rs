@@ -15,6 +15,7 @@ pub mod shell;
 mod simulation;
 pub mod sources;
 pub mod trace;
+mod turn;
 pub mod upkeep;
 
 mod start;

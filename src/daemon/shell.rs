@@ -1,11 +1,11 @@
 //! The one owner of everything, and the loop.
 //!
-//! A turn: wait; read what is readable, links before uevents; give the engine one input after the
-//! other and do what it wants after each; a bounded number of inputs, then the next turn, so that
-//! control and signals are never starved.
+//! A turn: wait; note which descriptors are readable; go through [`PARTS`] in their order: what came in is read
+//! (uevents before links, so that an event finds its link), the engine gets one input after the other and what it
+//! wants after each is done, then comes the upkeep, each part a bounded share, so that none starves the others.
 //!
-//! Must stay true: nothing here waits but the poll itself; every ask and effect is replied to by an
-//! [`Input`] in the inbox; sources that were not read to the end are read again without waiting.
+//! Must stay true: nothing here waits but the poll itself; every ask and effect is replied to by an [`Input`];
+//! who wakes the loop stands in [`PARTS`], beside what the loop does then.
 
 use super::answer::Here;
 use super::questions::Questions;
@@ -17,6 +17,7 @@ use super::sources::intake::Intake;
 use super::sources::links::{Answered, Links, RtnlFor};
 use super::sources::source::{Source, Sources};
 use super::sources::status::StatusServer;
+use super::turn::{self, Part};
 use super::upkeep::coldplug::Coldplug;
 use super::upkeep::leftovers::Leftovers;
 use super::upkeep::queue_file::QueueFile;
@@ -39,7 +40,6 @@ use bstr::{BStr, BString};
 use log::LevelFilter;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
-use std::time::Duration;
 
 /// Who has asked a helper.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,6 +130,60 @@ pub struct Stats {
     pub helper_requests: u64,
 }
 
+/// What a turn goes through, in this order, after it was told which descriptors are readable.
+const PARTS: &[Part<Shell>] = &[
+    Part {
+        is_ready: |shell| shell.control.as_ref().is_some_and(Control::has_unread),
+        deadline: |shell| shell.control.as_ref()?.listener().timeout(),
+        go_on: Shell::go_on_with_clients,
+    },
+    Part::timed(|shell| shell.status.as_ref()?.listener().timeout(), Shell::go_on_with_status),
+    Part {
+        is_ready: |shell| shell.intake.is_ready() || shell.links.is_ready(),
+        deadline: |shell| shell.links.timeout(),
+        go_on: Shell::read_events,
+    },
+    Part {
+        is_ready: |shell| shell.children.has_unread(),
+        deadline: |shell| shell.children.timeout(),
+        go_on: Shell::go_on_with_children,
+    },
+    Part {
+        is_ready: |shell| shell.helpers.has_reply(),
+        deadline: |shell| shell.helpers.timeout(),
+        go_on: Shell::go_on_with_helpers,
+    },
+    Part {
+        is_ready: |shell| shell.stores.watches.is_ready(),
+        deadline: |_| None,
+        go_on: Shell::read_watches,
+    },
+    Part::timed(|shell| shell.readiness.timeout(), |shell| shell.readiness.on_time(shell.now)),
+    Part::timed(|shell| shell.leftovers.timeout(), |shell| shell.leftovers.on_time(shell.now)),
+    Part::timed(|_| logger::timeout(), |shell| logger::on_time(shell.now)),
+    Part::timed(|shell| shell.recorder.as_ref()?.timeout(), Shell::go_on_with_recorder),
+    Part { is_ready: Shell::has_work, deadline: Shell::works_at, go_on: Shell::work },
+    Part { is_ready: |shell| shell.rules.are_compiling(), deadline: |_| None, go_on: Shell::go_on_compiling },
+    Part {
+        is_ready: |shell| shell.stores.mended.is_some(),
+        deadline: |_| None,
+        go_on: Shell::mend_run_folder,
+    },
+    Part {
+        is_ready: |shell| shell.stores.unfinished.is_finishing() && !shell.exiting,
+        // Who ends begins nothing anew.
+        deadline: |shell| shell.stores.unfinished.timeout().filter(|_| !shell.exiting),
+        go_on: Shell::finish_what_failed,
+    },
+    Part {
+        is_ready: Shell::resync_has_work,
+        deadline: |shell| [shell.coldplug.timeout(), shell.resync.timeout()].into_iter().flatten().min(),
+        go_on: Shell::go_on_with_coldplug,
+    },
+    Part::following(Shell::rest_if_idle),
+    Part::following(Shell::send_requests),
+];
+
 impl Shell {
     /// Runs until it is told to exit, or, with a file of events, until they are through.
     pub fn run(&mut self) -> io::Result<()> {
@@ -167,7 +221,7 @@ impl Shell {
     }
 
     fn turn(&mut self, events: &mut mio::Events) -> io::Result<()> {
-        let wait = self.wait_time();
+        let wait = turn::wait(PARTS, self, monotonic);
         match self.poll.poll(events, wait) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
             other => other?,
@@ -179,61 +233,11 @@ impl Shell {
                 self.on_source(source);
             }
         }
-        self.read_clients();
-        let uevents_came = self.read_uevents();
-        self.read_links(uevents_came);
-        self.children.read_on();
-        self.on_time();
-        self.collect();
-        self.work();
-        self.go_on_compiling();
-        self.after_work();
-        self.send_requests();
+        PARTS.iter().for_each(|part| (part.go_on)(self));
         self.stats.turns += 1;
         let took = monotonic().saturating_sub(began).as_micros() as u64;
         self.stats.longest_turn_usec = self.stats.longest_turn_usec.max(took);
         Ok(())
-    }
-
-    /// Zero while there is something to go on with.
-    fn wait_time(&self) -> Option<Duration> {
-        let busy = !self.inbox.is_empty()
-            || !self.replies.is_empty()
-            || !self.facts.is_empty()
-            || !self.resting.is_empty()
-            || self.may_start()
-            || self.engine.can_go_on()
-            || self.rules.are_compiling()
-            || self.intake.is_ready()
-            || self.children.has_unread()
-            || self.helpers.has_reply()
-            || self.links.is_ready()
-            || self.stores.watches.is_ready()
-            || self.resync_has_work()
-            || (self.stores.unfinished.is_finishing() && !self.exiting)
-            || self.control.as_ref().is_some_and(Control::has_unread);
-        if busy {
-            return Some(Duration::ZERO);
-        }
-        let timeouts = [
-            self.engine.poll_timeout(),
-            self.children.timeout(),
-            self.helpers.timeout(),
-            self.links.timeout(),
-            self.rules.hold_until().filter(|_| self.engine.can_start()),
-            self.readiness.timeout(),
-            self.coldplug.timeout(),
-            self.resync.timeout(),
-            self.leftovers.timeout(),
-            // Who ends begins nothing anew.
-            self.stores.unfinished.timeout().filter(|_| !self.exiting),
-            logger::timeout(),
-            self.recorder.as_ref().and_then(Recorder::timeout),
-            self.control.as_ref().and_then(|c| c.listener().timeout()),
-            self.status.as_ref().and_then(|s| s.listener().timeout()),
-        ];
-        let next = timeouts.into_iter().flatten().min()?;
-        Some(next.saturating_sub(monotonic()))
     }
 
     fn on_source(&mut self, source: Source) {
@@ -257,10 +261,12 @@ impl Shell {
         }
     }
 
-    /// Brings the link table up to date, after uevents were read and before they are handled.
-    fn read_links(&mut self, uevents_came: bool) {
+    /// Reads uevents, and brings the link table up to date before they are handled.
+    fn read_events(&mut self) {
+        let uevents_came = self.read_uevents();
         let mut answered = Answered::default();
         self.links.read(uevents_came, self.now, &mut answered);
+        self.links.on_time(self.now, &mut answered);
         self.take_answers(answered);
     }
 
@@ -286,27 +292,32 @@ impl Shell {
         }
     }
 
-    fn on_time(&mut self) {
-        let now = self.now;
-        self.children.on_time(&self.sources, now);
-        self.helpers.on_time(now, &self.sources);
-        let mut answered = Answered::default();
-        self.links.on_time(now, &mut answered);
-        self.take_answers(answered);
-        self.readiness.on_time(now);
-        self.leftovers.on_time(now);
-        logger::on_time(now);
-        if let Some(recorder) = &mut self.recorder {
-            recorder.on_time(now);
-        }
-        if self.control.as_ref().is_some_and(|c| c.listener().is_due(now)) {
+    fn go_on_with_clients(&mut self) {
+        if self.control.as_ref().is_some_and(|c| c.listener().is_due(self.now)) {
             self.accept_clients();
         }
-        if self.status.as_ref().is_some_and(|s| s.listener().is_due(now)) {
+        self.read_clients();
+    }
+
+    fn go_on_with_status(&mut self) {
+        if self.status.as_ref().is_some_and(|s| s.listener().is_due(self.now)) {
             self.accept_status_clients();
         }
-        if self.engine.poll_timeout().is_some_and(|at| at <= now) {
-            self.inbox.push_back(Input::Tick);
+    }
+
+    fn go_on_with_children(&mut self) {
+        self.children.read_on();
+        self.children.on_time(&self.sources, self.now);
+    }
+
+    fn go_on_with_helpers(&mut self) {
+        self.helpers.on_time(self.now, &self.sources);
+        self.collect();
+    }
+
+    fn go_on_with_recorder(&mut self) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.on_time(self.now);
         }
     }
 
@@ -328,13 +339,26 @@ impl Shell {
                 }
             }
         }
-        self.read_watches();
+    }
+
+    /// Whether there is something for the engine.
+    fn has_work(&self) -> bool {
+        !self.is_through() || self.may_start() || self.engine.can_go_on()
+    }
+
+    /// When there will be.
+    fn works_at(&self) -> Option<Now> {
+        let may_start = self.rules.hold_until().filter(|_| self.engine.can_start());
+        [self.engine.poll_timeout(), may_start].into_iter().flatten().min()
     }
 
     /// First what came in: events are only queued by that. Then, in turns, what jobs have waited for
     /// and new jobs, each until it waits for something: so the oldest job is ended before another
     /// begins, and a thousand jobs that can go on at once do not hold up the next event.
     fn work(&mut self) {
+        if self.engine.poll_timeout().is_some_and(|at| at <= self.now) {
+            self.inbox.push_back(Input::Tick);
+        }
         while let Some(input) = self.inbox.pop_front() {
             self.input(input);
         }
@@ -456,10 +480,7 @@ impl Shell {
     }
 
     /// What waits for an idle loop.
-    fn after_work(&mut self) {
-        self.mend_run_folder();
-        self.finish_what_failed();
-        self.go_on_with_coldplug();
+    fn rest_if_idle(&mut self) {
         if self.inbox.is_empty() && !self.intake.is_ready() && !self.stores.watches.is_ready() {
             self.mark_queue();
             self.close_waiting_clients();
