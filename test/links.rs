@@ -2,8 +2,10 @@
 //! changes, moves between namespaces and lost messages; and the request helper carries requests while its
 //! client goes on.
 
+mod decoders;
 mod support;
 
+use bstr::BString;
 use mudev::helper;
 use mudev::links::{
     Change, Exists, LinkAttr, Lookup, Mark, News, Origin, Refresh, Reply, Table, attr, exists, request,
@@ -134,6 +136,7 @@ impl Bench {
                 Ok(received) => {
                     assert!(!received.truncated);
                     let datagram = &self.buffer[..received.len];
+                    decoders::agree(datagram);
                     let applied = self.table.apply(datagram, Origin::Notification, &mut self.changes);
                     assert!(!applied.malformed);
                 }
@@ -155,6 +158,7 @@ impl Bench {
             let mut buffer = vec![0; 64 * 1024];
             while let Some(datagram) = self.helper.receive(&mut buffer) {
                 self.drain();
+                decoders::agree(datagram);
                 let applied = self.table.apply(datagram, Origin::Reply, &mut self.changes);
                 assert!(!applied.malformed);
                 if let Some(reply) = applied.reply {
@@ -575,4 +579,54 @@ fn a_helper_whose_client_dies_ends() {
         helper.send(&request::dump_links(1));
         helper.end();
     });
+}
+
+/// What mudev asks of the kernel, as another reads it: type, flags, link and each attribute.
+#[test]
+fn requests_say_what_they_mean() {
+    use netlink_packet_route::link::LinkAttribute as Attribute;
+    use netlink_packet_route::link::{LinkExtentMask, Prop};
+    let link = IfIndex(7);
+    let settings = request::Settings {
+        alias: Some("uplink".into()),
+        address: Some(vec![2, 0, 0, 0, 0, 1]),
+        mtu: Some(1400),
+        tx_queues: Some(2),
+        rx_queues: Some(3),
+        tx_queue_len: Some(500),
+        gso_max_size: Some(60_000),
+        gso_max_segments: Some(17),
+    };
+    let alt_names = [BString::from("first"), BString::from("second")];
+    let list = || vec![Prop::AltIfName("first".into()), Prop::AltIfName("second".into())];
+    let mask = || Attribute::ExtMask(vec![LinkExtentMask::SkipStats]);
+    // (request, its type and flags, link, attributes)
+    let cases = [
+        (request::dump_links(9), 18, 0x301, 0, vec![mask()]),
+        (request::get_link(link, 9), 18, 0x1, 7, vec![mask()]),
+        (request::set_name(link, b"lan0", 9), 19, 0x5, 7, vec![Attribute::IfName("lan0".into())]),
+        (request::add_alt_names(link, &alt_names, 9), 108, 0xe05, 7, vec![Attribute::PropList(list())]),
+        (request::remove_alt_names(link, &alt_names, 9), 109, 0x5, 7, vec![Attribute::PropList(list())]),
+        (
+            request::set_link(link, &settings, 9),
+            19,
+            0x5,
+            7,
+            vec![
+                Attribute::Address(vec![2, 0, 0, 0, 0, 1]),
+                Attribute::IfAlias("uplink".into()),
+                Attribute::Mtu(1400),
+                Attribute::TxQueueLen(500),
+                Attribute::NumTxQueues(2),
+                Attribute::NumRxQueues(3),
+                Attribute::GsoMaxSize(60_000),
+                Attribute::GsoMaxSegs(17),
+            ],
+        ),
+    ];
+    for (request, kind, flags, index, attributes) in cases {
+        let (header, message) = decoders::read_request(&request);
+        assert_eq!((header.message_type, header.flags, header.sequence_number), (kind, flags, 9));
+        assert_eq!((message.header.index, message.attributes), (index, attributes), "{header:?}");
+    }
 }

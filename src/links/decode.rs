@@ -1,7 +1,7 @@
 //! One message to values: RTM_NEWLINK and RTM_DELLINK to a [`Link`], NLMSG_ERROR and NLMSG_DONE to a
 //! [`Reply`].
 //!
-//! Written here rather than taken from netlink-packet-route, which builds an owned value for each of
+//! Links are decoded here rather than by netlink-packet-route, which builds an owned value for each of
 //! the sixty attributes of a message, most of which nobody here wants (ARCHITECTURE.md has the
 //! figures). An attribute of an unexpected size is passed over; only lengths that do not fit the
 //! message are errors. Columns and their sources: builtins.md 3.1.
@@ -10,6 +10,8 @@ use super::link::{Link, Name, Rare, Short};
 use super::wire::*;
 use crate::model::Errno;
 use bstr::{BString, ByteSlice};
+use netlink_packet_core::{DoneBuffer, ErrorBuffer, NlasIterator};
+use std::num::NonZeroI32;
 
 /// What an RTM_NEWLINK or RTM_DELLINK says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -142,15 +144,17 @@ pub struct Reply {
 /// The end of a reply that an NLMSG_ERROR or NLMSG_DONE brings; None for any other message.
 pub fn reply(frame: &Frame<'_>) -> Result<Option<Reply>, Malformed> {
     let error = match frame.kind {
-        NLMSG_ERROR => read_u32(frame.payload, 0).ok_or(Malformed)? as i32,
+        NLMSG_ERROR => ErrorBuffer::new_checked(frame.payload).map_err(|_| Malformed)?.code(),
         // An old kernel's DONE may be empty.
-        NLMSG_DONE => read_u32(frame.payload, 0).unwrap_or(0) as i32,
+        NLMSG_DONE => {
+            DoneBuffer::new_checked(frame.payload).map_or(None, |done| NonZeroI32::new(done.code()))
+        }
         _ => return Ok(None),
     };
     let result = match error {
-        0 => Ok(()),
+        None => Ok(()),
         // A negative errno; anything else is a kernel that makes no sense.
-        _ => Err(Errno(error.checked_neg().filter(|&e| e > 0).unwrap_or(libc::EIO))),
+        Some(error) => Err(Errno(error.get().checked_neg().filter(|&e| e > 0).unwrap_or(libc::EIO))),
     };
     Ok(Some(Reply {
         seq: frame.seq,
@@ -170,9 +174,9 @@ fn extended_text(frame: &Frame<'_>) -> Option<BString> {
         NLMSG_ERROR => 4 + HEADER,
         _ => 4,
     };
-    let attributes = attributes(frame.payload.get(at..)?);
-    let message = attributes.flatten().find(|(kind, _)| *kind == NLMSGERR_ATTR_MSG)?;
-    Some(text(message.1).into())
+    let attributes = NlasIterator::new(frame.payload.get(at..)?);
+    let message = attributes.flatten().find(|attribute| attribute.kind() == NLMSGERR_ATTR_MSG)?;
+    Some(text(message.value()).into())
 }
 
 fn rare(link: &mut Link) -> &mut Rare {

@@ -1,7 +1,7 @@
 //! The link table, without I/O (ARCHITECTURE.md, "The link table"; builtins.md section 3): what the
 //! kernel's RTM_NEWLINK messages say of network interfaces, and the text that sysfs would show for it.
 //!
-//! * [`wire`]: walking and building netlink messages;
+//! * [`wire`]: walking netlink messages, and building those that only we and tests send;
 //! * [`decode`]: one RTM_NEWLINK to a [`Link`]; acknowledgements to a [`Reply`];
 //! * [`table`]: `ifindex -> Link`, kept right through overruns, dumps and out-of-order replies;
 //! * [`attr`]: the text of a sysfs file from a row, or who else can tell;

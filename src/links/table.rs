@@ -38,7 +38,7 @@
 use super::decode::{self, LinkMessage, Reply, STATISTICS};
 use super::link::{Link, Name};
 use super::request;
-use super::wire::{self, Frame, NLM_F_DUMP_INTR, NLM_F_MULTI, RTM_DELLINK, RTM_NEWLINK};
+use super::wire::{self, Frame, NLM_F_DUMP_INTR, NLM_F_MULTIPART, RTM_DELLINK, RTM_NEWLINK};
 use crate::model::{Errno, IfIndex};
 use bstr::BString;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -239,7 +239,7 @@ impl Table {
                     };
                     changes.push(Change { ifindex, news });
                 }
-                if origin == Origin::Reply && frame.flags & NLM_F_MULTI == 0 {
+                if origin == Origin::Reply && frame.flags & NLM_F_MULTIPART == 0 {
                     self.close(frame.seq);
                     applied.reply = Some(Reply {
                         seq: frame.seq,

@@ -1,17 +1,20 @@
 //! Netlink framing and the numbers of rtnetlink that mudev uses: walking messages and attributes of
-//! a datagram, and building requests.
+//! a datagram, and building what the crates have nothing for: our own messages to the request helper, and in tests those
+//! of the kernel.
 //!
 //! Everything that is walked comes from outside: lengths are checked here once, in two iterators, and
 //! nowhere else. Sources: linux/netlink.h, linux/rtnetlink.h, linux/if_link.h; netlink(7), rtnetlink(7).
+
+pub use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_MULTIPART, NLM_F_REQUEST,
+};
+pub use netlink_packet_core::{NLMSG_DONE, NLMSG_ERROR, NLMSG_NOOP};
 
 /// Length of `struct nlmsghdr`.
 pub const HEADER: usize = 16;
 /// Length of `struct ifinfomsg`.
 pub const IFINFO: usize = 16;
 
-pub const NLMSG_NOOP: u16 = 1;
-pub const NLMSG_ERROR: u16 = 2;
-pub const NLMSG_DONE: u16 = 3;
 pub const RTM_NEWLINK: u16 = 16;
 pub const RTM_DELLINK: u16 = 17;
 pub const RTM_GETLINK: u16 = 18;
@@ -23,20 +26,6 @@ pub const RTM_DELLINKPROP: u16 = 109;
 /// IFLA_IFNAME names, and answers with an NLMSG_ERROR whose text is that name.
 pub const ASK_DRIVER: u16 = 0x7f00;
 
-pub const NLM_F_REQUEST: u16 = 1;
-/// More messages of the same reply follow, up to NLMSG_DONE.
-pub const NLM_F_MULTI: u16 = 2;
-pub const NLM_F_ACK: u16 = 4;
-/// The kernel's list changed while it was dumped.
-pub const NLM_F_DUMP_INTR: u16 = 0x10;
-pub const NLM_F_DUMP: u16 = 0x300;
-pub const NLM_F_EXCL: u16 = 0x200;
-pub const NLM_F_CREATE: u16 = 0x400;
-pub const NLM_F_APPEND: u16 = 0x800;
-/// In an error message: it quotes only the header of the request.
-pub const NLM_F_CAPPED: u16 = 0x100;
-/// In an error message: attributes (the extended acknowledgement) follow.
-pub const NLM_F_ACK_TLVS: u16 = 0x200;
 pub const NLMSGERR_ATTR_MSG: u16 = 1;
 
 /// Our own: the request behind it in a datagram to the request helper may be given to the kernel until this time,
@@ -46,9 +35,6 @@ pub const GIVE_BY: u16 = 0x7f01;
 /// Bytes of the longest datagram that is read. The longest attribute has 64 KiB, and a link has few that come
 /// near to that: alternative names, virtual functions.
 pub const DATAGRAM_MAX: usize = 1 << 20;
-
-/// In the type of an attribute that holds attributes; newer requests must set it.
-pub const NLA_F_NESTED: u16 = 0x8000;
 
 pub const IFLA_ADDRESS: u16 = 1;
 pub const IFLA_BROADCAST: u16 = 2;
@@ -63,7 +49,6 @@ pub const IFLA_LINKINFO: u16 = 18;
 pub const IFLA_IFALIAS: u16 = 20;
 pub const IFLA_STATS64: u16 = 23;
 pub const IFLA_GROUP: u16 = 27;
-pub const IFLA_EXT_MASK: u16 = 29;
 pub const IFLA_PROMISCUITY: u16 = 30;
 pub const IFLA_NUM_TX_QUEUES: u16 = 31;
 pub const IFLA_NUM_RX_QUEUES: u16 = 32;
@@ -74,8 +59,6 @@ pub const IFLA_PHYS_SWITCH_ID: u16 = 36;
 pub const IFLA_LINK_NETNSID: u16 = 37;
 pub const IFLA_PHYS_PORT_NAME: u16 = 38;
 pub const IFLA_PROTO_DOWN: u16 = 39;
-pub const IFLA_GSO_MAX_SEGS: u16 = 40;
-pub const IFLA_GSO_MAX_SIZE: u16 = 41;
 pub const IFLA_CARRIER_UP_COUNT: u16 = 47;
 pub const IFLA_CARRIER_DOWN_COUNT: u16 = 48;
 pub const IFLA_PROP_LIST: u16 = 52;
@@ -88,10 +71,6 @@ pub const IFLA_ALLMULTI: u16 = 61;
 /// In IFLA_LINKINFO.
 pub const IFLA_INFO_KIND: u16 = 1;
 pub const IFLA_INFO_SLAVE_KIND: u16 = 4;
-
-/// IFLA_EXT_MASK: leave the statistics of IPv6 out, 368 of 1500 bytes. Those of the link itself
-/// (IFLA_STATS64) come all the same, measured on kernel 6.18.
-pub const RTEXT_FILTER_SKIP_STATS: u32 = 8;
 
 /// A length in a datagram does not fit what is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,8 +184,7 @@ pub fn read_u64(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_ne_bytes(bytes.get(at..)?.first_chunk().copied()?))
 }
 
-/// One message being written. Values longer than an attribute can hold (65531 bytes) are the caller's
-/// mistake; [`crate::links::request`] bounds its texts.
+/// One message being written. Values longer than an attribute can hold (65531 bytes) are the caller's mistake.
 pub struct Builder {
     bytes: Vec<u8>,
 }
@@ -276,11 +254,11 @@ mod tests {
     #[test]
     fn what_is_built_is_walked_again() {
         let mut datagram =
-            Builder::new(RTM_NEWLINK, NLM_F_MULTI, 7).ifinfo(3).text(IFLA_IFNAME, b"veth0").finish();
-        datagram.extend(Builder::new(NLMSG_DONE, NLM_F_MULTI, 7).payload(&[0; 4]).finish());
+            Builder::new(RTM_NEWLINK, NLM_F_MULTIPART, 7).ifinfo(3).text(IFLA_IFNAME, b"veth0").finish();
+        datagram.extend(Builder::new(NLMSG_DONE, NLM_F_MULTIPART, 7).payload(&[0; 4]).finish());
         let frames: Vec<Frame> = frames(&datagram).collect::<Result<_, _>>().unwrap();
         assert_eq!(frames.len(), 2);
-        assert_eq!((frames[0].kind, frames[0].flags, frames[0].seq), (RTM_NEWLINK, NLM_F_MULTI, 7));
+        assert_eq!((frames[0].kind, frames[0].flags, frames[0].seq), (RTM_NEWLINK, NLM_F_MULTIPART, 7));
         assert_eq!(read_u32(frames[0].payload, 4), Some(3));
         let attributes: Vec<_> = attributes(&frames[0].payload[IFINFO..]).collect();
         assert_eq!(attributes, [Ok((IFLA_IFNAME, b"veth0\0".as_slice()))]);

@@ -1,12 +1,17 @@
 //! Netlink sockets: kernel uevents (with credentials), rtnetlink, and the udev group.
 //!
+//! netlink-sys opens, binds and subscribes them. What it has nothing for works on the descriptor: credentials,
+//! truncation, several datagrams in one call, sending to a group, buffers beyond the system's limit.
+//!
 //! Sources: netlink(7), rtnetlink(7), recvmsg(2), linux/netlink.h; interop.md 2.4, 2.7, 2.8. All sockets
 //! are close-on-exec, and non-blocking unless said otherwise. What a sender may be trusted with is decided
 //! by the caller from [`Sender`].
 
+use netlink_sys::protocols::{NETLINK_KOBJECT_UEVENT, NETLINK_ROUTE};
+use netlink_sys::{Socket, SocketAddr};
 use std::io;
-use std::mem::{MaybeUninit, size_of, zeroed};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::mem::{ManuallyDrop, MaybeUninit, size_of, zeroed};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 
 /// Who sent a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,12 +47,12 @@ const KERNEL_GROUP: u32 = 1;
 /// A NETLINK_KOBJECT_UEVENT socket bound to the groups of these bits (1 kernel, 2 udev), which delivers
 /// credentials. With no bits it is bound to none, and can only send.
 pub fn open_uevent(groups: u32) -> io::Result<OwnedFd> {
-    let socket = open(libc::NETLINK_KOBJECT_UEVENT, libc::SOCK_NONBLOCK)?;
-    set_option(&socket, libc::SOL_SOCKET, libc::SO_PASSCRED, 1)?;
+    let mut socket = open(NETLINK_KOBJECT_UEVENT, false)?;
+    pass_credentials(socket.as_fd())?;
     if groups != 0 {
-        bind(&socket, groups)?;
+        socket.bind(&SocketAddr::new(0, groups))?;
     }
-    Ok(socket)
+    Ok(owned(socket))
 }
 
 /// Has a socket that someone else opened (socket activation) deliver credentials.
@@ -58,26 +63,28 @@ pub fn pass_credentials(socket: BorrowedFd<'_>) -> io::Result<()> {
 /// Has a uevent socket that someone else opened receive what the kernel sends, bound or not. The kernel passes over
 /// a socket that is in a group but has no address.
 pub fn hear_kernel(socket: BorrowedFd<'_>) -> io::Result<()> {
-    bind(&socket, KERNEL_GROUP).or_else(|_| add_membership(socket, KERNEL_GROUP))
+    lent(socket, |socket| {
+        socket.bind(&SocketAddr::new(0, KERNEL_GROUP)).or_else(|_| socket.add_membership(KERNEL_GROUP))
+    })
 }
 
 /// A NETLINK_ROUTE socket with NETLINK_EXT_ACK and NETLINK_GET_STRICT_CHK, as far as the kernel knows
 /// them (4.12, 4.20). `blocking` is for the request helper.
 pub fn open_route(blocking: bool) -> io::Result<OwnedFd> {
-    let socket = open(libc::NETLINK_ROUTE, if blocking { 0 } else { libc::SOCK_NONBLOCK })?;
-    for option in [libc::NETLINK_EXT_ACK, libc::NETLINK_GET_STRICT_CHK] {
-        match set_option(&socket, libc::SOL_NETLINK, option, 1) {
+    let mut socket = open(NETLINK_ROUTE, blocking)?;
+    for set in [socket.set_ext_ack(true), socket.set_netlink_get_strict_chk(true)] {
+        match set {
             Err(error) if error.raw_os_error() != Some(libc::ENOPROTOOPT) => return Err(error),
             _ => {}
         }
     }
-    bind(&socket, 0)?;
-    Ok(socket)
+    socket.bind(&SocketAddr::new(0, 0))?;
+    Ok(owned(socket))
 }
 
 /// Subscribes to an rtnetlink group by its number (RTNLGRP_LINK is 1).
 pub fn add_membership(socket: BorrowedFd<'_>, group: u32) -> io::Result<()> {
-    set_option(&socket, libc::SOL_NETLINK, libc::NETLINK_ADD_MEMBERSHIP, group as i32)
+    lent(socket, |socket| socket.add_membership(group))
 }
 
 /// Sets the receive buffer to `bytes` (the kernel doubles it): beyond the system's limit if we may
@@ -97,20 +104,7 @@ pub fn set_send_buffer(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
 
 /// Size of the receive buffer as the kernel counts it.
 pub fn receive_buffer(socket: BorrowedFd<'_>) -> io::Result<usize> {
-    let mut value: libc::c_int = 0;
-    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: value and len are valid for the sizes given.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_RCVBUF,
-            (&raw mut value).cast(),
-            &raw mut len,
-        )
-    };
-    check(result as isize)?;
-    Ok(usize::try_from(value).unwrap_or(0))
+    lent(socket, |socket| socket.get_rx_buf_sz())
 }
 
 /// Receives one datagram. WouldBlock when there is none; ENOBUFS once when datagrams were lost, and what
@@ -306,26 +300,24 @@ fn credentials(header: &libc::msghdr) -> Option<Credentials> {
     None
 }
 
-fn open(protocol: i32, flags: i32) -> io::Result<OwnedFd> {
-    // SAFETY: no pointers; the result is a new descriptor that only we own.
-    unsafe {
-        let fd = libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC | flags, protocol);
-        check(fd as isize)?;
-        Ok(OwnedFd::from_raw_fd(fd))
+fn open(protocol: isize, blocking: bool) -> io::Result<Socket> {
+    let socket = Socket::new(protocol)?;
+    if !blocking {
+        socket.set_non_blocking(true)?;
     }
+    Ok(socket)
 }
 
-fn bind(socket: &impl AsRawFd, groups: u32) -> io::Result<()> {
-    let address = kernel_address(groups);
-    // SAFETY: the address is valid for the size given.
-    let result = unsafe {
-        libc::bind(
-            socket.as_raw_fd(),
-            (&raw const address).cast(),
-            size_of::<libc::sockaddr_nl>() as libc::socklen_t,
-        )
-    };
-    check(result as isize).map(drop)
+fn owned(socket: Socket) -> OwnedFd {
+    // SAFETY: the descriptor was the socket's own and is nobody's now.
+    unsafe { OwnedFd::from_raw_fd(socket.into_raw_fd()) }
+}
+
+/// Lends a descriptor to what works on the crate's own type.
+fn lent<R>(socket: BorrowedFd<'_>, work: impl FnOnce(&mut Socket) -> R) -> R {
+    // SAFETY: the descriptor stays open while it is borrowed, and what would close it is never dropped.
+    let mut socket = ManuallyDrop::new(unsafe { Socket::from_raw_fd(socket.as_raw_fd()) });
+    work(&mut socket)
 }
 
 /// Port 0: the kernel as a destination, a port of the kernel's choice as our own.

@@ -432,7 +432,7 @@ impl Kernel {
 
     fn dump_step(&mut self) {
         let Some(mut dump) = self.dump.take() else { return };
-        let flags = NLM_F_MULTI | if std::mem::take(&mut dump.interrupted) { NLM_F_DUMP_INTR } else { 0 };
+        let flags = NLM_F_MULTIPART | if std::mem::take(&mut dump.interrupted) { NLM_F_DUMP_INTR } else { 0 };
         let mut indices: Vec<u32> = self.devices.values().map(|device| device.ifindex).collect();
         indices.sort_unstable();
         indices.retain(|index| *index > dump.after);

@@ -161,7 +161,7 @@ impl Kernel {
     fn serve_dump(&mut self, seq: u32) {
         let (next, list_changes) = self.dump.unwrap_or((1, self.list_changes));
         let interrupted = if list_changes == self.list_changes { 0 } else { NLM_F_DUMP_INTR };
-        let flags = NLM_F_MULTI | interrupted;
+        let flags = NLM_F_MULTIPART | interrupted;
         // A list that changes meanwhile may be walked with gaps.
         match self.links.range(next..).nth(usize::from(interrupted != 0)) {
             Some((&ifindex, state)) => {

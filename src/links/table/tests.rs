@@ -32,7 +32,7 @@ impl Row5 {
     }
 
     fn of_dump(&self, seq: u32) -> Vec<u8> {
-        self.message(5, NLM_F_MULTI, seq)
+        self.message(5, NLM_F_MULTIPART, seq)
     }
 }
 
@@ -41,7 +41,7 @@ fn dellink(ifindex: u32) -> Vec<u8> {
 }
 
 fn done(seq: u32, flags: u16) -> Vec<u8> {
-    Builder::new(NLMSG_DONE, NLM_F_MULTI | flags, seq).payload(&[0; 4]).finish()
+    Builder::new(NLMSG_DONE, NLM_F_MULTIPART | flags, seq).payload(&[0; 4]).finish()
 }
 
 /// A table and what it told.
@@ -282,9 +282,9 @@ fn a_dump_that_was_not_understood_sweeps_nothing() {
     b.notify(&PLAIN.notification());
     b.table.lose();
     let seq = b.begin();
-    let mut bad = Row5 { name: "y", ..PLAIN }.message(6, NLM_F_MULTI, seq);
+    let mut bad = Row5 { name: "y", ..PLAIN }.message(6, NLM_F_MULTIPART, seq);
     bad[HEADER + IFINFO] = 3;
-    let good = Row5 { name: "z", ..PLAIN }.message(7, NLM_F_MULTI, seq);
+    let good = Row5 { name: "z", ..PLAIN }.message(7, NLM_F_MULTIPART, seq);
     assert!(b.table.apply(&[bad, good].concat(), Origin::Reply, &mut b.changes).malformed);
     assert!(!b.end(seq, 0));
     b.link();
@@ -316,7 +316,7 @@ fn a_dump_sweeps_what_it_does_not_mention() {
     let seq = b.begin();
     assert!(!b.table.wants_dump());
     b.reply(&Row5 { mtu: 9000, ..PLAIN }.of_dump(seq));
-    b.reply(&Row5 { name: "new", ..PLAIN }.message(7, NLM_F_MULTI, seq));
+    b.reply(&Row5 { name: "new", ..PLAIN }.message(7, NLM_F_MULTIPART, seq));
     assert!(b.end(seq, 0));
     assert_eq!(b.changes, [Change { ifindex: IfIndex(6), news: News::Gone }]);
     assert_eq!(b.link().mtu, 9000);
@@ -336,7 +336,7 @@ fn notifications_during_a_dump_win_over_its_rows() {
     b.notify(&dellink(7));
     b.table.forget(IfIndex(7));
     b.reply(&PLAIN.of_dump(seq));
-    b.reply(&Row5 { name: "late", ..PLAIN }.message(7, NLM_F_MULTI, seq));
+    b.reply(&Row5 { name: "late", ..PLAIN }.message(7, NLM_F_MULTIPART, seq));
     // A targeted reply of after the dump's beginning: its link need not be in the dump.
     let (asked, _) = b.table.request(IfIndex(8), false);
     b.reply(&Row5 { name: "asked", ..PLAIN }.message(8, 0, asked));
@@ -357,7 +357,7 @@ fn a_spoilt_dump_is_asked_for_again() {
         let good = match how {
             "interrupted at the end" => b.end(seq, NLM_F_DUMP_INTR),
             "interrupted in the middle" => {
-                b.reply(&Row5 { name: "y", ..PLAIN }.message(6, NLM_F_MULTI | NLM_F_DUMP_INTR, seq));
+                b.reply(&Row5 { name: "y", ..PLAIN }.message(6, NLM_F_MULTIPART | NLM_F_DUMP_INTR, seq));
                 b.end(seq, 0)
             }
             "lost meanwhile" => {
