@@ -2,7 +2,7 @@
 //!
 //! Every measurement is a fresh *cell*: a process of its own with private namespaces (../support/cell.rs),
 //! one daemon, one load. The process tree of the daemon is reaped by the cell, so that its CPU is
-//! that of every worker, program and helper. Options: `--pairs 50,500,2000 --variants A,B,F --runs 5
+//! that of every worker, program and helper. Options: `--pairs 50,500,2000 --variants A,B,F,S --runs 5
 //! --only mudevd,udevd,floor --quick`.
 
 #[path = "../support/cell.rs"]
@@ -82,6 +82,8 @@ enum Variant {
     B,
     /// A and rules of the shape of many packages.
     F,
+    /// A and the rules of a login manager.
+    S,
 }
 
 impl Variant {
@@ -90,6 +92,7 @@ impl Variant {
             "A" => Some(Variant::A),
             "B" => Some(Variant::B),
             "F" => Some(Variant::F),
+            "S" => Some(Variant::S),
             _ => None,
         }
     }
@@ -101,6 +104,11 @@ impl Variant {
         }
         if self == Variant::F {
             for (name, text) in load::field_rules() {
+                std::fs::write(folder.join(name), text)?;
+            }
+        }
+        if self == Variant::S {
+            for (name, text) in load::seat_rules() {
                 std::fs::write(folder.join(name), text)?;
             }
         }
@@ -465,7 +473,7 @@ struct Options {
 fn options(args: &[String]) -> Result<Options> {
     let mut options = Options {
         pairs: vec![50, 500, 2000],
-        variants: vec![Variant::A, Variant::B, Variant::F],
+        variants: vec![Variant::A, Variant::B, Variant::F, Variant::S],
         subjects: Subject::ALL.to_vec(),
         runs: 5,
         claims: true,
@@ -482,7 +490,7 @@ fn options(args: &[String]) -> Result<Options> {
             "--variants" => {
                 options.variants = list(value()?)
                     .iter()
-                    .map(|v| Variant::parse(v).ok_or("variants: A, B, F"))
+                    .map(|v| Variant::parse(v).ok_or("variants: A, B, F, S"))
                     .collect::<std::result::Result<_, _>>()?;
             }
             "--only" => {
@@ -625,6 +633,8 @@ fn verdict(results: &BTreeMap<(Variant, usize, Subject), Measure>, claims: &[(us
     goal("start-up with Debian's rules to ready, ms", ready.fold(f64::NAN, f64::min), 20.0, 5.0);
     let field = get(Variant::F, 500, Mudevd, "event_cpu_s") / a(Mudevd, "event_cpu_s");
     goal("field's rules: CPU, times Debian's own alone", field, 1.5, 1.1);
+    let seat = get(Variant::S, 500, Mudevd, "event_cpu_s") / a(Mudevd, "event_cpu_s");
+    goal("S: CPU, times A", seat, 1.3, 1.1);
     let size = |path: PathBuf| std::fs::metadata(path).map_or(f64::NAN, |m| m.len() as f64 / 1e6);
     let top = Path::new(env!("CARGO_MANIFEST_DIR"));
     goal("executable MB, dynamic", size(top.join("target/release/mudev")), 3.0, 1.5);

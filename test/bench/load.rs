@@ -105,6 +105,49 @@ pub fn run_rules() -> &'static str {
     "SUBSYSTEM==\"net\", ACTION==\"add\", RUN+=\"/usr/bin/true $name\"\n"
 }
 
+/// Variant S adds this to A: rules of the shape of those that come with a login manager. What counts is the last file:
+/// each device without a seat asks for its parent's, so each queue of an interface asks for the record of that.
+pub fn seat_rules() -> [(&'static str, &'static str); 3] {
+    [
+        ("70-uaccess.rules", UACCESS_RULES),
+        ("71-seat.rules", SEAT_RULES),
+        ("73-seat-late.rules", SEAT_LATE_RULES),
+    ]
+}
+
+const UACCESS_RULES: &str = r#"ACTION=="remove", GOTO="uaccess_end"
+ENV{MAJOR}=="", GOTO="uaccess_end"
+SUBSYSTEM=="sound", TAG+="uaccess"
+SUBSYSTEM=="video4linux|dvb|media", TAG+="uaccess"
+SUBSYSTEM=="drm", KERNEL=="card*|renderD*", TAG+="uaccess"
+SUBSYSTEM=="block", ENV{ID_CDROM}=="1", TAG+="uaccess"
+SUBSYSTEM=="input", ENV{ID_INPUT_JOYSTICK}=="?*", TAG+="uaccess"
+SUBSYSTEM=="usb", ENV{ID_USB_INTERFACES}=="*:060101:*", TAG+="uaccess"
+SUBSYSTEM=="hidraw", ENV{ID_SECURITY_TOKEN}=="1", TAG+="uaccess"
+KERNEL=="kvm|rfkill", TAG+="uaccess"
+LABEL="uaccess_end"
+"#;
+
+const SEAT_RULES: &str = r#"ACTION=="remove", GOTO="seat_end"
+TAG=="uaccess", SUBSYSTEM!="sound", TAG+="seat"
+SUBSYSTEM=="sound", KERNEL=="card*", TAG+="seat"
+SUBSYSTEM=="input", KERNEL=="input*", TAG+="seat"
+SUBSYSTEM=="input", KERNEL=="input*", ENV{ID_INPUT_KEYBOARD}=="1", TAG+="power-switch"
+SUBSYSTEM=="graphics", KERNEL=="fb[0-9]*", TAG+="seat", TAG+="master-of-seat"
+SUBSYSTEM=="drm", KERNEL=="card[0-9]*", TAG+="seat", TAG+="master-of-seat"
+SUBSYSTEM=="usb", ATTR{bDeviceClass}=="09", TAG+="seat"
+TAG=="seat", ENV{ID_PATH}=="", IMPORT{builtin}="path_id"
+TAG=="seat", ENV{ID_FOR_SEAT}=="", ENV{ID_PATH_TAG}!="", ENV{ID_FOR_SEAT}="$env{SUBSYSTEM}-$env{ID_PATH_TAG}"
+LABEL="seat_end"
+"#;
+
+const SEAT_LATE_RULES: &str = r#"ACTION=="remove", GOTO="seat_late_end"
+ENV{ID_SEAT}=="", ENV{ID_AUTOSEAT}=="1", ENV{ID_FOR_SEAT}!="", ENV{ID_SEAT}="seat-$env{ID_FOR_SEAT}"
+ENV{ID_SEAT}=="", IMPORT{parent}="ID_SEAT"
+ENV{ID_SEAT}!="", TAG+="$env{ID_SEAT}"
+LABEL="seat_late_end"
+"#;
+
 /// Files of the shape that the rules of 90 packages have: names and texts of (file name, rules). In all
 /// about 4,700 rules, a third of them in long runs that compare one vendor id with a literal, most files
 /// behind a guard, parent matches on USB devices that a virtual interface does not have.
