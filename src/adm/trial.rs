@@ -26,7 +26,7 @@ use crate::tasks::Answers;
 use crate::world::accounts::Accounts;
 use crate::world::config::{self, Overrides, Settings};
 use crate::world::constants::Constants;
-use crate::world::database::Records;
+use crate::world::database::{OtherDevices, Records};
 use crate::world::files::Files;
 use crate::world::rule_files::RuleFiles;
 use bstr::BStr;
@@ -118,8 +118,8 @@ impl Trial {
     pub fn answer(&mut self, event: &Event, ask: &Ask) -> Result<Answer, Stop> {
         let mut facts = Vec::new();
         while facts.len() < NEEDS_MAX {
-            match self.answers.answer((&mut self.links.table, self.records.as_ref()), JOB, event, ask, &facts)
-            {
+            let others = self.records.as_ref().map(|records| records as &dyn OtherDevices);
+            match self.answers.answer((&mut self.links.table, others), JOB, event, ask, &facts) {
                 Ok(answer) => return Ok(answer),
                 Err(need) => facts.push(self.meet(event, need)?),
             }

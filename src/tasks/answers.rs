@@ -9,15 +9,16 @@ use crate::links::{self, Exists, Table};
 use crate::model::command::split_command;
 use crate::model::need::{Fact, Need};
 use crate::model::operation::{Operation, OperationReply};
-use crate::model::{Errno, Event};
+use crate::model::{Device, Errno, Event};
 use crate::rules::ask::{BuiltinName, BuiltinResult, ParentDevice, ParentState, Subject};
 use crate::rules::outcome::RunItem;
 use crate::rules::{Answer, Ask};
 use crate::world::Roots;
 use crate::world::accounts::{self, Accounts};
 use crate::world::constants::Constants;
-use crate::world::database::Records;
+use crate::world::database::OtherDevices;
 use crate::world::files::{self, Files, Found};
+use crate::world::sysfs::Sysfs;
 use bstr::BString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
@@ -46,10 +47,10 @@ impl Answers {
         }
     }
 
-    /// The answer, or the first thing it needs. `records` are those of other devices; None where no daemon has ever run.
+    /// The answer, or the first thing it needs. `others` knows other devices; None where no daemon has ever run.
     pub fn answer(
         &mut self,
-        (links, records): (&mut Table, Option<&Records>),
+        (links, others): (&mut Table, Option<&dyn OtherDevices>),
         job: JobId,
         event: &Event,
         ask: &Ask,
@@ -58,7 +59,7 @@ impl Answers {
         let names_link = |ask: &Ask| matches!(ask, Ask::Attr { subject: Subject::Named { subsystem, .. }, .. } if subsystem == "net");
         if facts.is_empty()
             && links.is_behind()
-            && (Attributes::is_about_links(links, event) || names_link(ask))
+            && (self.attributes.is_about_links(links, event) || names_link(ask))
         {
             return Err(Need::LinksRead);
         }
@@ -71,11 +72,8 @@ impl Answers {
             }
             Ask::ParentState(index) => {
                 let parents = self.attributes.parents(links, job, event);
-                Answer::Parent(Arc::new(self.parent_state(
-                    parents.get(usize::from(*index)),
-                    records,
-                    facts,
-                )?))
+                let parent = parents.get(usize::from(*index));
+                Answer::Parent(Arc::new(self.parent_state(links, parent, others, facts)?))
             }
             Ask::Mode { path } => Answer::Mode(self.mode(links, event, path, facts)?),
             Ask::Sysctl { name } => Answer::Text(known_file(facts, || self.files.sysctl_read(name))?),
@@ -141,16 +139,23 @@ impl Answers {
 
     fn parent_state(
         &mut self,
+        links: &Table,
         parent: Option<&ParentDevice>,
-        records: Option<&Records>,
+        others: Option<&dyn OtherDevices>,
         facts: &[Fact],
     ) -> Result<ParentState, Need> {
         let Some(parent) = parent else { return Ok(ParentState::default()) };
-        let properties = self.attributes.with_hardware(facts, |sysfs| sysfs.properties(&parent.devpath))?;
+        let (properties, id) = match self.attributes.link_parent(links, parent, others) {
+            Some((properties, id)) => (properties, Some(id)),
+            None => {
+                let read = |sysfs: &Sysfs| sysfs.properties_of_parent(parent);
+                let properties = self.attributes.with_hardware(facts, read)?;
+                let device = Device::new(parent.devpath.clone(), parent.subsystem.clone(), &properties);
+                (properties, device.id())
+            }
+        };
         let mut state = ParentState { properties, ..Default::default() };
-        let Some(device) = self.attributes.sysfs.device(&parent.devpath) else { return Ok(state) };
-        let record = device.id().and_then(|id| records?.read(&id).ok()?);
-        if let Some(record) = record {
+        if let Some(record) = id.and_then(|id| others?.record_of(&id)) {
             for property in record.properties.iter() {
                 state.properties.set_stored(property.name, property.value);
             }
@@ -169,7 +174,7 @@ impl Answers {
     ) -> Result<Result<Option<u32>, Errno>, Need> {
         let device = &event.device;
         let relative = !path.starts_with(b"/") && !path.starts_with(b"[");
-        if let (true, true, Some(ifindex)) = (relative, links.speaks_for_sysfs(), device.ifindex) {
+        if let (true, true, Some(ifindex)) = (relative, self.attributes.asks_table(links), device.ifindex) {
             match links::exists(links, ifindex, path) {
                 Exists::Mode(mode) => return Ok(Ok(Some(mode))),
                 Exists::No => return Ok(Ok(None)),

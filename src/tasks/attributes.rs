@@ -11,9 +11,10 @@ use crate::links::{self, LinkAttr, Mark, Refresh, Table};
 use crate::model::event::BuildFnv;
 use crate::model::need::{Fact, Need};
 use crate::model::operation::{AttrPlace, Operation, OperationReply};
-use crate::model::{Action, Errno, Event, IfIndex};
+use crate::model::{Action, DeviceId, Errno, Event, IfIndex, Properties};
 use crate::rules::ask::{Attr, ParentDevice, Subject};
 use crate::world::Roots;
+use crate::world::database::OtherDevices;
 use crate::world::sysfs::Sysfs;
 use bstr::{BStr, BString, ByteSlice};
 use std::collections::{HashMap, HashSet};
@@ -36,6 +37,8 @@ pub struct Attributes {
     absent: Absent,
     /// Subsystems that are no buses: their devices have no driver.
     no_buses: HashSet<BString>,
+    /// The link table answers what it can.
+    trusts_links: bool,
 }
 
 impl Attributes {
@@ -47,13 +50,24 @@ impl Attributes {
             slow: SlowAttributes::default(),
             absent: Absent::default(),
             no_buses: HashSet::new(),
+            trusts_links: true,
         }
     }
 
+    /// Reads attributes of interfaces from sysfs from now on, whatever the link table knows.
+    pub fn distrust_links(&mut self) {
+        self.trusts_links = false;
+    }
+
+    /// Whether the link table answers in place of sysfs.
+    pub(super) fn asks_table(&self, links: &Table) -> bool {
+        self.trusts_links && links.speaks_for_sysfs()
+    }
+
     /// Whether the event is of an interface or of what lies below one.
-    pub(super) fn is_about_links(links: &Table, event: &Event) -> bool {
+    pub(super) fn is_about_links(&self, links: &Table, event: &Event) -> bool {
         let device = &event.device;
-        links.speaks_for_sysfs() && (device.subsystem == "net" || device.devpath.contains_str("/net/"))
+        self.asks_table(links) && (device.subsystem == "net" || device.devpath.contains_str("/net/"))
     }
 
     /// Nothing is remembered of this job from here on.
@@ -75,7 +89,7 @@ impl Attributes {
         if let Some(parents) = self.memories.get(&job).and_then(|m| m.parents.clone()) {
             return parents;
         }
-        let live = links.speaks_for_sysfs();
+        let live = self.asks_table(links);
         let interface = |devpath: &BStr| {
             let name = devpath.strip_prefix(b"/devices/virtual/net/").filter(|_| live)?;
             links.by_name(name).map(|_| ParentDevice {
@@ -89,6 +103,31 @@ impl Attributes {
             self.sysfs.parents_knowing(&event.device.devpath, interface).into();
         self.memory(job).parents = Some(parents.clone());
         parents
+    }
+
+    /// Properties and id of a parent that is a link, without its files: all that the kernel says of one stands in the table,
+    /// but for DEVTYPE, which is known as long as the record is that the link's own event wrote.
+    pub(super) fn link_parent(
+        &self,
+        links: &Table,
+        parent: &ParentDevice,
+        others: Option<&dyn OtherDevices>,
+    ) -> Option<(Properties, DeviceId)> {
+        if !self.asks_table(links) || parent.subsystem != "net" {
+            return None;
+        }
+        let ifindex = links.by_name(&parent.sysname)?.ifindex();
+        let id = DeviceId::Net(ifindex);
+        let devtype = &others?.recent(&id)?.devtype;
+        let mut properties = Properties::new();
+        properties.set("DEVPATH", &parent.devpath);
+        if let Some(devtype) = devtype {
+            properties.set("DEVTYPE", devtype);
+        }
+        properties.set("INTERFACE", &parent.sysname);
+        properties.set("IFINDEX", ifindex.0.to_string());
+        properties.set("SUBSYSTEM", "net");
+        Some((properties, id))
     }
 
     /// Only devices of a bus have a driver; interfaces are of a class, and their folder is not to be
@@ -107,7 +146,7 @@ impl Attributes {
 
     /// The row of the link table that speaks for a subject.
     fn link_of(&mut self, links: &Table, job: JobId, event: &Event, subject: &Subject) -> Option<IfIndex> {
-        if !links.speaks_for_sysfs() {
+        if !self.asks_table(links) {
             return None;
         }
         match subject {
@@ -193,7 +232,7 @@ impl Attributes {
         let Some((devpath, subsystem)) = self.place(links, job, event, subject) else {
             return Ok(Attr::NoDevice);
         };
-        let family = match links.speaks_for_sysfs() && matches!(link, Some((_, LinkAttr::FromSysfs)) | None) {
+        let family = match self.asks_table(links) && matches!(link, Some((_, LinkAttr::FromSysfs)) | None) {
             true => Family::of(&devpath, &subsystem, links),
             false => None,
         };

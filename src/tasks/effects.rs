@@ -93,7 +93,7 @@ impl Stores {
                         true => stores.database.end_record(id, record, *sticky, *keep_empty),
                         false => stores.database.write_record(id, record, *sticky, *keep_empty),
                     });
-                    self.database.remember(id, &event.properties);
+                    self.database.remember(id, &event.properties, result.is_ok().then_some(record));
                     if result.is_err() {
                         return Ok(self.written(what, result));
                     }

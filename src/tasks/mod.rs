@@ -34,7 +34,7 @@ use crate::model::need::{Fact, Need};
 use crate::model::{Action, Event};
 use crate::rules::outcome::RunItem;
 use crate::rules::{Answer, Ask};
-use attributes::Attributes;
+use crate::world::database::OtherDevices;
 
 /// What one job wants done.
 #[derive(Clone, Debug)]
@@ -72,7 +72,7 @@ impl Stores {
         task: &Task,
         facts: &[Fact],
     ) -> Result<Reply, Need> {
-        if facts.is_empty() && links.is_behind() && Attributes::is_about_links(links, event) {
+        if facts.is_empty() && links.is_behind() && self.answers.attributes.is_about_links(links, event) {
             return Err(Need::LinksRead);
         }
         let tried = match task {
@@ -93,8 +93,8 @@ impl Stores {
         ask: &Ask,
         facts: &[Fact],
     ) -> Result<Answer, Need> {
-        let known = (links, Some(self.database.records()));
-        let answer = self.answers.answer(known, job, event, ask, facts);
+        let others: Option<&dyn OtherDevices> = Some(&self.database);
+        let answer = self.answers.answer((links, others), job, event, ask, facts);
         self.note_lack(event);
         answer
     }

@@ -15,6 +15,7 @@
 mod obstacle;
 
 use super::atomic;
+use super::recent::{Recent, RecentRecords};
 use crate::model::effect::Sticky;
 use crate::model::event::{BuildFnv, OrderedSet};
 use crate::model::record::Record;
@@ -24,6 +25,7 @@ use bstr::{BStr, BString, ByteSlice};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Longest record that is read, as for systemd.
 const RECORD_LIMIT: usize = 64 << 20;
@@ -94,6 +96,38 @@ impl Records {
     }
 }
 
+/// Where those who ask for other devices find what is known of them.
+pub trait OtherDevices {
+    /// The record of a device.
+    fn record_of(&self, id: &DeviceId) -> Option<Arc<Record>>;
+
+    /// What this daemon itself has written for a device of late.
+    fn recent(&self, id: &DeviceId) -> Option<&Recent>;
+}
+
+impl OtherDevices for Records {
+    fn record_of(&self, id: &DeviceId) -> Option<Arc<Record>> {
+        self.read(id).ok()?.map(Arc::new)
+    }
+
+    fn recent(&self, _: &DeviceId) -> Option<&Recent> {
+        None
+    }
+}
+
+impl OtherDevices for Database {
+    fn record_of(&self, id: &DeviceId) -> Option<Arc<Record>> {
+        match self.recent.get(id) {
+            Some(recent) => Some(recent.record.clone()),
+            None => self.records.record_of(id),
+        }
+    }
+
+    fn recent(&self, id: &DeviceId) -> Option<&Recent> {
+        self.recent.get(id)
+    }
+}
+
 /// What is known to be on disk of one device.
 #[derive(Debug, Default)]
 struct Known {
@@ -141,6 +175,8 @@ pub struct Database {
     umask_spares_modes: bool,
     known: HashMap<DeviceId, Known, BuildFnv>,
     unwritten: HashMap<DeviceId, Unwritten>,
+    /// What was written last.
+    recent: RecentRecords,
     /// Tags whose folders are watched, so that it is told when others remove entries.
     trusted_tags: HashSet<BString>,
     /// Tags that came up since [`Database::take_new_tags`], and all that ever did, up to a limit.
@@ -165,6 +201,7 @@ impl Database {
             records,
             tags,
             unwritten: HashMap::new(),
+            recent: RecentRecords::default(),
             trusted_tags: HashSet::new(),
             new_tags: Vec::new(),
             seen_tags: HashSet::new(),
@@ -224,9 +261,14 @@ impl Database {
         self.known.get(id).is_some_and(|known| known.has_record)
     }
 
-    /// Remembers which device this is, for the day that its `remove` is lost. Only devices with a record
-    /// are remembered.
-    pub fn remember(&mut self, id: &DeviceId, properties: &Properties) {
+    /// Must be called after a record was written for an event, or could not be (None). Remembers it for those who ask for
+    /// that of a parent, and which device this is, for the day that its `remove` is lost. Only devices with a
+    /// record are remembered.
+    pub fn remember(&mut self, id: &DeviceId, properties: &Properties, written: Option<&Arc<Record>>) {
+        match written {
+            Some(record) => self.recent.wrote(id, record, properties),
+            None => self.recent.forget(id),
+        }
         let Some(known) = self.known.get_mut(id).filter(|known| known.has_record) else { return };
         self.buffer.clear();
         for property in properties.iter().filter(|p| is_identity(p.name)) {
@@ -438,6 +480,7 @@ impl Database {
     }
 
     fn unlink_record(&mut self, id: &DeviceId) -> io::Result<()> {
+        self.recent.forget(id);
         let Some(known) = self.known.get_mut(id).filter(|known| known.has_record) else { return Ok(()) };
         missing_is_fine(self.records.data.unlink(&file_name(id)?))?;
         known.has_record = false;

@@ -19,6 +19,7 @@ pub mod nodes;
 pub mod patience;
 pub mod places;
 pub mod quota;
+pub mod recent;
 pub mod rule_files;
 pub mod symlinks;
 pub mod sysfs;

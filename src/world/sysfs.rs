@@ -321,16 +321,31 @@ impl Sysfs {
     /// The properties a client sees before any record is read: DEVPATH, the `uevent` file, SUBSYSTEM
     /// and DRIVER.
     pub fn properties(&self, devpath: &[u8]) -> Properties {
+        self.properties_with(devpath, self.subsystem(devpath), || self.driver(devpath))
+    }
+
+    /// The same of a parent, of which the last two are known.
+    pub fn properties_of_parent(&self, parent: &ParentDevice) -> Properties {
+        let known = |text: &BString| Some(text.clone()).filter(|text| !text.is_empty());
+        self.properties_with(&parent.devpath, known(&parent.subsystem), || known(&parent.driver))
+    }
+
+    fn properties_with(
+        &self,
+        devpath: &[u8],
+        subsystem: Option<BString>,
+        driver: impl FnOnce() -> Option<BString>,
+    ) -> Properties {
         let mut properties = Properties::new();
         properties.set("DEVPATH", devpath);
         for property in self.uevent_properties(devpath).iter() {
             properties.set(property.name, property.value);
         }
-        if let Some(subsystem) = self.subsystem(devpath) {
+        if let Some(subsystem) = subsystem {
             properties.set("SUBSYSTEM", subsystem);
         }
         if properties.get("DRIVER").is_none()
-            && let Some(driver) = self.driver(devpath)
+            && let Some(driver) = driver()
         {
             properties.set("DRIVER", driver);
         }

@@ -135,11 +135,11 @@ fn a_device_is_remembered_as_long_as_it_has_a_record() {
     let lines = b"ACTION=add\0DEVPATH=/devices/x/sda\0SUBSYSTEM=block\0MAJOR=8\0MINOR=0\0DEVNAME=sda\0\
         DEVTYPE=disk\0SEQNUM=7\0MODEL=x\0";
     let uevent = Uevent::from_lines(lines.split(|&b| b == 0)).unwrap();
-    db.remember(&sda, &uevent.properties);
+    db.remember(&sda, &uevent.properties, None);
     assert_eq!(db.removal(&sda, SeqNum(9)), None);
     db.write_record(&sda, &record("1"), Sticky::No, true).unwrap();
     assert_eq!(db.removal(&sda, SeqNum(9)), None, "no event of this daemon");
-    db.remember(&sda, &uevent.properties);
+    db.remember(&sda, &uevent.properties, None);
     let removal = db.removal(&sda, SeqNum(9)).unwrap();
     let device = crate::model::Device::new(removal.devpath, removal.subsystem, &removal.properties);
     assert_eq!((device.id(), device.devnode), (Some(sda.clone()), Some("/dev/sda".into())));

@@ -1,0 +1,111 @@
+//! The records that this daemon has last written, kept for those who ask for a parent's: the events of a device and of
+//! what hangs at it come close behind each other.
+//!
+//! Must stay true: what is kept is what is on disk, as far as this daemon knows. The database, which alone writes and removes
+//! records, says so here; what could not be written is forgotten.
+
+use crate::model::event::BuildFnv;
+use crate::model::record::Record;
+use crate::model::{DeviceId, Properties};
+use bstr::{BStr, BString};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+/// Devices whose records are kept; beyond that the one goes whose first came longest ago.
+const KEPT: usize = 256;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct RecentRecords {
+    records: HashMap<DeviceId, Recent, BuildFnv>,
+    /// Of all that are kept, in the order in which they came.
+    order: VecDeque<DeviceId>,
+}
+
+/// What is kept of one device.
+#[derive(Clone, Debug)]
+pub struct Recent {
+    pub record: Arc<Record>,
+    /// DEVTYPE of the event that wrote it. It belongs to the device for good.
+    pub devtype: Option<BString>,
+}
+
+impl RecentRecords {
+    /// This was written for an event with these properties.
+    pub fn wrote(&mut self, id: &DeviceId, record: &Arc<Record>, properties: &Properties) {
+        let devtype = properties.get("DEVTYPE").map(BStr::to_owned);
+        let recent = Recent { record: record.clone(), devtype };
+        if let Some(known) = self.records.get_mut(id) {
+            *known = recent;
+            return;
+        }
+        if self.order.len() >= KEPT
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.records.remove(&oldest);
+        }
+        self.order.push_back(id.clone());
+        self.records.insert(id.clone(), recent);
+    }
+
+    /// The record is gone, or nobody knows what is on disk.
+    pub fn forget(&mut self, id: &DeviceId) {
+        if self.records.remove(id).is_some() {
+            self.order.retain(|kept| kept != id);
+        }
+    }
+
+    /// What was last written for a device, if that is still known.
+    pub fn get(&self, id: &DeviceId) -> Option<&Recent> {
+        self.records.get(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::IfIndex;
+
+    fn record(value: &str) -> Arc<Record> {
+        let mut record = Record::default();
+        record.properties.set("X", value);
+        Arc::new(record)
+    }
+
+    fn properties() -> Properties {
+        let mut properties = Properties::new();
+        properties.set("DEVTYPE", "bridge");
+        properties
+    }
+
+    fn value(recent: &RecentRecords, n: u32) -> Option<String> {
+        let record = &recent.get(&DeviceId::Net(IfIndex(n)))?.record;
+        record.properties.get("X").map(|value| value.to_string())
+    }
+
+    #[test]
+    fn the_last_record_counts_until_it_is_removed() {
+        let (mut recent, id) = (RecentRecords::default(), DeviceId::Net(IfIndex(1)));
+        assert_eq!(value(&recent, 1), None);
+        recent.wrote(&id, &record("old"), &Properties::new());
+        recent.wrote(&id, &record("new"), &properties());
+        assert_eq!(value(&recent, 1).as_deref(), Some("new"));
+        assert_eq!(recent.get(&id).unwrap().devtype, Some("bridge".into()));
+        recent.forget(&id);
+        recent.forget(&id);
+        assert_eq!((value(&recent, 1), recent.order.len()), (None, 0));
+    }
+
+    #[test]
+    fn only_so_many_are_kept_and_the_oldest_goes() {
+        let mut recent = RecentRecords::default();
+        let most = KEPT as u32;
+        for n in 0..most + 10 {
+            recent.wrote(&DeviceId::Net(IfIndex(n)), &record("x"), &Properties::new());
+        }
+        assert_eq!((recent.records.len(), recent.order.len()), (KEPT, KEPT));
+        assert!(
+            value(&recent, 9).is_none() && value(&recent, 10).is_some() && value(&recent, most + 9).is_some()
+        );
+    }
+}
