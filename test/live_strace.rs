@@ -27,7 +27,9 @@ const RULES: &str = "\
     IMPORT{builtin}=\"net_driver\"\n\
     IMPORT{builtin}=\"path_id\"\n\
     IMPORT{builtin}=\"net_setup_link\"\n\
-    LABEL=\"end\"\n";
+    LABEL=\"end\"\n\
+    ENV{ID_SEAT}==\"\", IMPORT{parent}=\"ID_SEAT\"\n\
+    SUBSYSTEM==\"queues\", IMPORT{parent}=\"DEVTYPE\", IMPORT{parent}=\"T*\"\n";
 
 #[test]
 fn net_events_open_nothing_of_the_interface_in_sysfs() {
@@ -53,14 +55,20 @@ fn net_events_open_nothing_of_the_interface_in_sysfs() {
         ip("link set s2 mtu 1400");
         // They do not depend on each other: either may come first.
         let (add, moved) = (format!("add {net}/br0"), format!("move {net}/q1"));
-        let (mut bridge, mut has_moved) = (None, false);
-        live.announced_that("add of br0 and move of q1", |m| {
+        let queue = format!("add {net}/br0/queues/rx-0");
+        let (mut bridge, mut of_parent, mut has_moved) = (None, None, false);
+        live.announced_that("add of br0 and its queue, and move of q1", |m| {
             has_moved |= m.title() == moved;
+            if m.title() == queue {
+                of_parent = Some(["DEVTYPE", "TYPE", "TESTED"].map(|key| m.get(key).to_owned()));
+            }
             if m.title() == add {
                 bridge = Some(["LO", "TYPE", "TESTED"].map(|key| m.get(key).to_owned()));
             }
-            has_moved && bridge.is_some()
+            has_moved && bridge.is_some() && of_parent.is_some()
         });
+        // What the kernel says of the bridge, and what the rules left of it.
+        assert_eq!(of_parent.expect("it was announced"), ["bridge", "1", "1"]);
         assert_eq!(bridge.expect("it was announced"), ["65536", "1", "1"]);
         for n in 2..5 {
             ip(&format!("link del s{n}"));
