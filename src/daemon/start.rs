@@ -343,6 +343,10 @@ fn open_intake(events: Option<&[u8]>, socket: Option<OwnedFd>, sources: &Sources
     }
 }
 
+/// The variable of the environment that, set to `sysfs`, has attributes of interfaces read from there: for the benchmark, which
+/// shows by that what the link table is worth.
+const LINKS: &str = "MUDEV_LINKS";
+
 fn assemble(
     line: CommandLine,
     settings: Settings,
@@ -375,7 +379,12 @@ fn assemble(
     let mut links = Links::new(sockets.links, launcher.clone());
     links.start(&sources, now).map_err(failed)?;
     let stores = Stores::open(&line.roots, builtins, watches, sockets.announcer);
-    let stores = stores.map_err(|e| format!("Cannot open {}: {e}", line.roots.run.join("udev").display()))?;
+    let mut stores =
+        stores.map_err(|e| format!("Cannot open {}: {e}", line.roots.run.join("udev").display()))?;
+    if std::env::var_os(LINKS).is_some_and(|value| value == "sysfs") {
+        log::warn!("{LINKS}=sysfs: rules on interfaces wait for files and for RTNL");
+        stores.answers.attributes.distrust_links();
+    }
     let intake = open_intake(events.as_deref(), sockets.uevents, &sources)?;
     let mut shell = Shell {
         sysfs: Sysfs::new(&line.roots),

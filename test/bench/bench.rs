@@ -2,8 +2,8 @@
 //!
 //! Every measurement is a fresh *cell*: a process of its own with private namespaces (../support/cell.rs),
 //! one daemon, one load. The process tree of the daemon is reaped by the cell, so that its CPU is
-//! that of every worker, program and helper. Options: `--pairs 50,500,2000 --variants A,B,F,S --runs 5
-//! --only mudevd,udevd,floor --quick`.
+//! that of every worker, program and helper. Options: `--pairs 50,500,2000 --variants A,B,F,S,N --runs 5
+//! --only mudevd,udevd,floor,mudevd-sysfs --quick`.
 
 #[path = "../support/cell.rs"]
 mod cell;
@@ -26,16 +26,19 @@ enum Subject {
     Floor,
     Udevd,
     Mudevd,
+    /// mudevd, which reads attributes of interfaces from sysfs in place of its table.
+    Sysfs,
 }
 
 impl Subject {
-    const ALL: [Subject; 3] = [Subject::Floor, Subject::Udevd, Subject::Mudevd];
+    const ALL: [Subject; 4] = [Subject::Floor, Subject::Udevd, Subject::Mudevd, Subject::Sysfs];
 
     fn name(self) -> &'static str {
         match self {
             Subject::Floor => "floor",
             Subject::Udevd => "udevd",
             Subject::Mudevd => "mudevd",
+            Subject::Sysfs => "mudevd-sysfs",
         }
     }
 
@@ -57,6 +60,11 @@ impl Subject {
                 Command::new(link)
             }
             Subject::Mudevd => Command::new(mudevd()),
+            Subject::Sysfs => {
+                let mut command = Command::new(mudevd());
+                command.env("MUDEV_LINKS", "sysfs");
+                command
+            }
         })
     }
 }
@@ -84,6 +92,9 @@ enum Variant {
     F,
     /// A and the rules of a login manager.
     S,
+    /// The experiment that mudev comes from: A, while another process reads the same files in sysfs and a third one keeps
+    /// RTNL busy.
+    N,
 }
 
 impl Variant {
@@ -93,7 +104,16 @@ impl Variant {
             "B" => Some(Variant::B),
             "F" => Some(Variant::F),
             "S" => Some(Variant::S),
+            "N" => Some(Variant::N),
             _ => None,
+        }
+    }
+
+    /// Who is measured with it, on how many pairs.
+    fn measures(self, subject: Subject, pairs: usize) -> bool {
+        match self {
+            Variant::N => subject != Subject::Floor && pairs <= 500,
+            _ => subject != Subject::Sysfs,
         }
     }
 
@@ -184,6 +204,10 @@ fn cell_main(subject: Subject, variant: Variant, pairs: usize, strace: bool) -> 
             made.map(|()| start.elapsed())
         });
         let prober = scope.spawn(|| probe(&probing, strace));
+        if variant == Variant::N {
+            scope.spawn(|| load::read_attributes(&probing));
+            scope.spawn(|| load::keep_rtnl_busy(&probing));
+        }
         let outcome = listen(&mut kernel, &mut udev, &creating, start);
         probing.store(false, Ordering::Release);
         let sent = prober.join().expect("the prober does not panic");
@@ -209,9 +233,12 @@ fn cell_main(subject: Subject, variant: Variant, pairs: usize, strace: bool) -> 
     measure.set("memory_mb", peak_memory(daemon));
     measure.set("tree_mb", tree_memory());
     unsafe { libc::kill(daemon as i32, libc::SIGTERM) };
-    let usage = reap_all(Duration::from_secs(20));
+    let (user, system) = reap_all(Duration::from_secs(20));
     let _ = child.try_wait();
+    let usage = user + system;
     measure.set("cpu_s", usage);
+    measure.set("user_s", user);
+    measure.set("system_s", system);
     measure.set("event_cpu_s", usage - measure.get("ready_cpu"));
     measure.set("missing_builtins", missing_builtins_called() as f64);
     let log = std::fs::read_to_string("/run/log").unwrap_or_default();
@@ -409,25 +436,26 @@ fn tree_memory() -> f64 {
 }
 
 /// Waits for every descendant (we are their reaper) and sums their CPU seconds.
-fn reap_all(limit: Duration) -> f64 {
+fn reap_all(limit: Duration) -> (f64, f64) {
     let end = Instant::now() + limit;
-    let mut total = 0.0;
+    let (mut user, mut system) = (0.0, 0.0);
+    let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
     loop {
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
         let pid = unsafe { libc::wait4(-1, std::ptr::null_mut(), libc::WNOHANG, &raw mut usage) };
         if pid < 0 {
-            return total;
+            return (user, system);
         }
         if pid == 0 {
             if Instant::now() > end {
                 eprintln!("bench: descendants did not end in time");
-                return f64::NAN;
+                return (f64::NAN, f64::NAN);
             }
             std::thread::sleep(Duration::from_millis(2));
             continue;
         }
         if std::env::var_os("BENCH_LOG").is_some() {
-            let ms = |t: libc::timeval| t.tv_sec as f64 * 1e3 + t.tv_usec as f64 / 1e3;
+            let ms = |t: libc::timeval| seconds(t) * 1e3;
             eprintln!(
                 "process {pid}: user {:.1} ms, system {:.1} ms, {} page faults, {} waits, {} preemptions",
                 ms(usage.ru_utime),
@@ -437,9 +465,8 @@ fn reap_all(limit: Duration) -> f64 {
                 usage.ru_nivcsw
             );
         }
-        for time in [usage.ru_utime, usage.ru_stime] {
-            total += time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
-        }
+        user += seconds(usage.ru_utime);
+        system += seconds(usage.ru_stime);
     }
 }
 
@@ -473,7 +500,7 @@ struct Options {
 fn options(args: &[String]) -> Result<Options> {
     let mut options = Options {
         pairs: vec![50, 500, 2000],
-        variants: vec![Variant::A, Variant::B, Variant::F, Variant::S],
+        variants: vec![Variant::A, Variant::B, Variant::F, Variant::S, Variant::N],
         subjects: Subject::ALL.to_vec(),
         runs: 5,
         claims: true,
@@ -490,13 +517,13 @@ fn options(args: &[String]) -> Result<Options> {
             "--variants" => {
                 options.variants = list(value()?)
                     .iter()
-                    .map(|v| Variant::parse(v).ok_or("variants: A, B, F, S"))
+                    .map(|v| Variant::parse(v).ok_or("variants: A, B, F, S, N"))
                     .collect::<std::result::Result<_, _>>()?;
             }
             "--only" => {
                 options.subjects = list(value()?)
                     .iter()
-                    .map(|s| Subject::parse(s).ok_or("subjects: floor, udevd, mudevd"))
+                    .map(|s| Subject::parse(s).ok_or("subjects: floor, udevd, mudevd, mudevd-sysfs"))
                     .collect::<std::result::Result<_, _>>()?;
                 options.claims = options.subjects.contains(&Subject::Mudevd);
             }
@@ -522,7 +549,7 @@ fn report(options: &Options) -> Result<()> {
     println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|");
     for &variant in &options.variants {
         for &pairs in &options.pairs {
-            for &subject in &options.subjects {
+            for &subject in options.subjects.iter().filter(|&&subject| variant.measures(subject, pairs)) {
                 let mut best: Option<Measure> = None;
                 // One run of the large ones is enough for the slow peer.
                 let runs = if subject == Subject::Udevd && pairs > 500 { 1 } else { options.runs };
@@ -556,8 +583,9 @@ fn report(options: &Options) -> Result<()> {
             }
         }
     }
+    print_experiment(&results);
     println!("\nSystem calls per event (strace -f -c, 50 pairs, variant A):");
-    for &subject in &options.subjects {
+    for &subject in options.subjects.iter().filter(|&&subject| Variant::A.measures(subject, 50)) {
         match run_cell(subject, Variant::A, 50, true) {
             Ok(m) => println!("  {:7} {:.1}", subject.name(), m.get("syscalls") / m.get("events")),
             Err(error) => eprintln!("bench: {error}"),
@@ -575,6 +603,29 @@ fn report(options: &Options) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// What the link table is worth: variant N, whose other figures mean little.
+fn print_experiment(results: &BTreeMap<(Variant, usize, Subject), Measure>) {
+    let cells = || results.iter().filter(|(key, _)| key.0 == Variant::N);
+    if cells().next().is_none() {
+        return;
+    }
+    println!("\nRules that ask 15 attributes, while others read the same files and keep RTNL busy:\n");
+    println!("| pairs | daemon | real s | user s | system s | an unrelated event waits, p50 ms | p99 ms |");
+    println!("|---|---|---|---|---|---|---|");
+    for ((_, pairs, subject), measure) in cells() {
+        let g = |key| measure.get(key);
+        println!(
+            "| {pairs} | {} | {:.3} | {:.3} | {:.3} | {:.2} | {:.2} |",
+            subject.name(),
+            g("wall_s"),
+            g("user_s"),
+            g("system_s"),
+            g("p50_ms"),
+            g("p99_ms")
+        );
+    }
 }
 
 /// One line of the last table: what must be reached, what is aimed at, what was found.

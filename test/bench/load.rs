@@ -3,6 +3,8 @@
 use std::fmt::Write;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// A blocking rtnetlink socket that makes veth pairs.
 pub struct Links {
@@ -35,6 +37,15 @@ impl Links {
         body.extend(attribute(IFLA_IFNAME, &[name.as_bytes(), b"\0"].concat()));
         body.extend(attribute(IFLA_LINKINFO, &info));
         self.request(libc::RTM_NEWLINK, (libc::NLM_F_CREATE | libc::NLM_F_EXCL) as u16, &body)
+    }
+
+    /// Takes RTNL and changes nothing: the loopback interface gets the queue length that it has by default.
+    pub fn take_rtnl(&mut self) -> io::Result<()> {
+        const IFLA_TXQLEN: u16 = 13;
+        let mut body = vec![0; 16];
+        body[4..8].copy_from_slice(&1u32.to_ne_bytes());
+        body.extend(attribute(IFLA_TXQLEN, &1000u32.to_ne_bytes()));
+        self.request(libc::RTM_SETLINK, 0, &body)
     }
 
     fn request(&mut self, kind: u16, flags: u16, body: &[u8]) -> io::Result<()> {
@@ -73,24 +84,48 @@ fn attribute(kind: u16, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// Takes RTNL again and again, as whoever sets up a network does; one millisecond lies between two holds.
+pub fn keep_rtnl_busy(running: &AtomicBool) {
+    let mut links = Links::open().expect("a socket of rtnetlink");
+    while running.load(Ordering::Acquire) {
+        links.take_rtnl().expect("a request that changes nothing");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Reads the files that the rules of variant A ask for, of all interfaces, as a monitor of the network does.
+pub fn read_attributes(running: &AtomicBool) {
+    while running.load(Ordering::Acquire) {
+        let folders = std::fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
+        for folder in folders.take_while(|_| running.load(Ordering::Acquire)) {
+            for name in STORED.iter().chain(&["dormant"]) {
+                let _ = std::fs::read(folder.path().join(name));
+            }
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The attributes that the rules of variant A store.
+const STORED: [&str; 14] = [
+    "mtu",
+    "address",
+    "broadcast",
+    "ifindex",
+    "iflink",
+    "type",
+    "flags",
+    "operstate",
+    "carrier",
+    "tx_queue_len",
+    "addr_len",
+    "link_mode",
+    "group",
+    "ifalias",
+];
+
 /// Variant A adds this to Debian's rules: one guard, then fifteen attributes matched or stored.
 pub fn link_attribute_rules() -> String {
-    const STORED: [&str; 14] = [
-        "mtu",
-        "address",
-        "broadcast",
-        "ifindex",
-        "iflink",
-        "type",
-        "flags",
-        "operstate",
-        "carrier",
-        "tx_queue_len",
-        "addr_len",
-        "link_mode",
-        "group",
-        "ifalias",
-    ];
     let mut rules = String::from(
         "SUBSYSTEM!=\"net\", GOTO=\"end\"\nACTION==\"remove\", GOTO=\"end\"\nATTR{dormant}==\"0|\", ENV{B_DORMANT}=\"no\"\n",
     );
