@@ -163,17 +163,13 @@ impl Trial {
 
 /// Reads are done, writes are only said.
 fn perform_dry(operation: &Operation) -> OperationReply {
-    match operation {
-        Operation::WriteAttr { path, value } | Operation::WriteSysctl { path, value } => {
-            log::info!("Would write {value:?} to {path}");
-            OperationReply::Done(Ok(()))
-        }
-        Operation::ReadAttr { .. }
-        | Operation::ReadFile { .. }
-        | Operation::TestFile { .. }
-        | Operation::PermanentAddress { .. } => operations::perform(operation, None).0,
-        _ => OperationReply::Done(Ok(())),
+    if operation.only_reads() {
+        return operations::perform(operation, None).0;
     }
+    if let Operation::WriteAttr { path, value } | Operation::WriteSysctl { path, value } = operation {
+        log::info!("Would write {value:?} to {path}");
+    }
+    OperationReply::Done(Ok(()))
 }
 
 /// The event that the rules are to see: the device as sysfs and record describe it now.

@@ -1,8 +1,8 @@
-//! The loop and its sources: reads inputs, drives the engine, performs what it wants.
+//! The loop and its sources: reads inputs, drives the engine, has what it wants tried, and meets the needs.
 //!
 //! * [`shell`]: the one owner and its loop; [`source`]: what the loop watches;
-//! * in: [`intake`] (events of the kernel or of a file), [`links`], [`watch`], [`control`], [`status`];
-//! * out: [`task`], [`answer`], [`perform`], [`questions`], [`slow`], [`absent`] (what jobs want), [`children`];
+//! * in: [`intake`] (events of the kernel or of a file), [`links`], [`control`], [`status`];
+//! * out: [`answer`] (what jobs want, [`crate::tasks`], and what they need for it), [`questions`], [`children`];
 //! * around: [`options`], [`passed`], [`readiness`], [`reload`], [`coldplug`], [`mend`], [`leftovers`], [`trace`], [`recorder`].
 
 pub mod answer;

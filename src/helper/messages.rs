@@ -2,7 +2,7 @@
 //!
 //! Wire format, private to one executable: a byte for the kind, then its fields; a text is its length
 //! as u32 in native order and its bytes. An open file goes along where one is meant. The last text of a
-//! reply that is too long for a message goes along as a file in memory; its kind has [`LONG`] set then.
+//! reply that is too long for a message goes along as a file in memory; its kind has `LONG` set then.
 
 use super::reading;
 use crate::model::operation::{AttrPlace, LockState, Operation, OperationReply};

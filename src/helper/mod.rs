@@ -32,20 +32,20 @@ use std::ffi::OsString;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
 
-/// argv[0] of a helper.
+/// `argv[0]` of a helper.
 pub const PROGRAM_NAME: &str = "mudev-helper";
 
 /// What follows an operation that an open file is passed with, when the daemon has closed it; and a reply with one,
 /// when the daemon has it.
 const GO: &[u8] = b"go";
 
-/// argv[1] of a helper that performs [`operations`].
+/// `argv[1]` of a helper that performs [`operations`].
 pub const OPERATIONS: &str = "operations";
 
-/// argv[1] of the helper that passes rtnetlink requests on.
+/// `argv[1]` of the helper that passes rtnetlink requests on.
 pub const RTNL: &str = "rtnl";
 
-/// argv[1] of the helper that writes to a file.
+/// `argv[1]` of the helper that writes to a file.
 pub const WRITER: &str = "writer";
 
 /// Serves the socket on file descriptor 0 until its other end closes.

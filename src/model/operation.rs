@@ -1,7 +1,7 @@
 //! What may block and is left to helpers: one thing to do, and what became of it.
 //!
-//! Must stay true: these are values. What an operation needs open, and what it opens, goes beside it (an
-//! `OpenFile` of `helper/`): who has the value has no file.
+//! Must stay true: these are values. What an operation needs open, and what it opens, goes beside it (`Order` and
+//! `Delivery` of the pool of helpers): who has the value has no file.
 
 use super::{DevNum, Errno};
 use bstr::BString;
@@ -60,6 +60,25 @@ impl Operation {
                 | Operation::LookAtRules { .. }
                 | Operation::ReadRules { .. }
         )
+    }
+
+    /// Whether it leaves everything as it is, so that who only tries rules may have it done.
+    pub fn only_reads(&self) -> bool {
+        match self {
+            Operation::ReadAttr { .. }
+            | Operation::ReadFile { .. }
+            | Operation::TestFile { .. }
+            | Operation::LookAtRules { .. }
+            | Operation::ReadRules { .. }
+            | Operation::PermanentAddress { .. } => true,
+            Operation::WriteAttr { .. }
+            | Operation::WriteSysctl { .. }
+            | Operation::ReReadPartitions { .. }
+            | Operation::Trigger { .. }
+            | Operation::LockDisk { .. }
+            | Operation::CloseDisk { .. }
+            | Operation::SetReadOnly { .. } => false,
+        }
     }
 
     /// Whether an open file goes along with it.

@@ -11,9 +11,10 @@ use crate::links::Table;
 use crate::model::effect::{Done, Effect};
 use crate::model::need::{Fact, Need};
 use crate::model::operation::Operation;
-use crate::model::{Errno, Event, announcement};
+use crate::model::{DeviceId, Errno, Event, announcement};
 use crate::sys::netlink;
 use crate::world::nodes;
+use bstr::BString;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ const UDEV_GROUP: u32 = 2;
 pub const MAX_ANNOUNCEMENT: usize = 1 << 20;
 
 impl Stores {
-    /// Tries an effect; see [`super::task`]. One that fails for want of room is remembered.
+    /// Tries an effect; see [`super`]. One that fails for want of room is remembered.
     pub fn perform(
         &mut self,
         links: &mut Table,
@@ -51,19 +52,9 @@ impl Stores {
         facts: &[Fact],
     ) -> Result<Done, Need> {
         let title = event.title();
+        let roots = &self.answers.roots;
         Ok(match effect {
-            // A helper has it, and whoever opens it now waits for that one.
-            Effect::LockDisk { device, .. } if facts.is_empty() && self.follow_ups.reads_table_of(device) => {
-                Done::Busy
-            }
-            Effect::LockDisk { device, devnode } => {
-                let places = (&self.answers.roots, &self.answers.attributes.sysfs);
-                match self.locks.lock(places, job, (device, devnode), facts)? {
-                    Ok(true) => Done::Ok,
-                    Ok(false) => Done::Busy,
-                    Err(errno) => done(format_args!("{title}: cannot lock its disk"), Err(errno)),
-                }
-            }
+            Effect::LockDisk { device, devnode } => self.lock_disk(job, event, (device, devnode), facts)?,
             Effect::UnlockDisk => {
                 self.locks.unlock(job)?;
                 Done::Ok
@@ -74,34 +65,12 @@ impl Stores {
                     reply.errno().map_or(Ok(()), Err),
                 ),
                 _ => {
-                    let path = self.answers.roots.locate(devnode).into_os_string().into_encoded_bytes();
-                    return Err(Need::Helper(Operation::SetReadOnly { path: path.into(), devnum: *devnum }));
+                    let path = roots.locate(devnode).into_os_string().into_encoded_bytes().into();
+                    return Err(Need::Helper(Operation::SetReadOnly { path, devnum: *devnum }));
                 }
             },
-            Effect::ReadRecord { id } => {
-                self.unfinished.on_begin(id);
-                match self.database.read_record(id) {
-                    Ok(record) => Done::Record(record.map(Arc::new)),
-                    Err(error) => failed(format_args!("{title}: cannot read the record {id}"), error),
-                }
-            }
-            Effect::WriteRecord { id, record, sticky, keep_empty, is_end } => {
-                let what = format_args!("{title}: cannot write the record {id}");
-                let mut rest = None;
-                if !Stores::is_at_rest(facts) {
-                    let result = self.write_store(|stores| match is_end {
-                        true => stores.database.end_record(id, record, *sticky, *keep_empty),
-                        false => stores.database.write_record(id, record, *sticky, *keep_empty),
-                    });
-                    self.database.remember(id, &event.properties, result.is_ok().then_some(record));
-                    if result.is_err() {
-                        return Ok(self.written(what, result));
-                    }
-                    rest = self.rest_of(effect);
-                }
-                self.remove_rest(event, id, rest, facts)?;
-                Done::Ok
-            }
+            Effect::ReadRecord { id } => self.read_record(event, id),
+            Effect::WriteRecord { id, .. } => self.write_record(event, id, effect, facts)?,
             Effect::RemoveRecord { id } => {
                 let rest = if Stores::is_at_rest(facts) { None } else { self.rest_of(effect) };
                 self.remove_rest(event, id, rest, facts)?;
@@ -118,32 +87,18 @@ impl Stores {
                 let result = self.do_parts_of_effect(Owner::of(event, id), &parts, facts)?;
                 io_done(format_args!("{title}: cannot clean the tag index"), result)
             }
-            Effect::DropWatch { id } => {
-                if self.watches.drop_watch(id) {
-                    Done::WasWatched
-                } else {
-                    Done::Ok
-                }
-            }
-            Effect::AddWatch { id, devnode } => match self.watches.add_watch(id, devnode.as_ref()) {
-                Ok(()) => Done::Ok,
-                // A node that is gone by now needs no watch (rules.md 9.1 step 13).
-                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Done::Failed(Errno::of(&error)),
-                Err(error) => {
-                    log::warn!("{title}: cannot watch {devnode}: {error}");
-                    Done::Failed(Errno::of(&error))
-                }
+            Effect::DropWatch { id } => match self.watches.drop_watch(id) {
+                true => Done::WasWatched,
+                false => Done::Ok,
             },
+            Effect::AddWatch { id, devnode } => self.add_watch(event, id, devnode),
             Effect::Rename { ifindex, from, to } => renames::rename(links, *ifindex, (from, to), facts)?,
             Effect::AddAltNames { ifindex, name, alt_names } => {
                 renames::add_alt_names(links, event, *ifindex, (name, alt_names), facts)?
             }
             Effect::Node(change) => {
-                let devnode = &change.devnode;
-                done(
-                    format_args!("{title}: cannot set up {devnode}"),
-                    nodes::apply_node(&self.answers.roots, change),
-                )
+                let what = format_args!("{title}: cannot set up {}", change.devnode);
+                done(what, nodes::apply_node(roots, change))
             }
             Effect::Links { id, devnode, priority, release, claim } => {
                 let owner = Owner { id, devnode, priority: *priority, title: Some(title) };
@@ -157,19 +112,84 @@ impl Stores {
                     true => self.claims.set_number_link(*block, *devnum, devnode),
                     false => self.claims.remove_number_link(*block, *devnum),
                 };
-                match result {
-                    Ok(()) => Done::Ok,
-                    Err(error) => {
+                result.map_or_else(
+                    |error| {
                         log::error!("{title}: {error}");
                         Done::Failed(error.errno())
-                    }
-                }
+                    },
+                    |()| Done::Ok,
+                )
             }
             Effect::Announce { datagram } => {
                 self.forget(links, job, event);
                 self.announce(event, datagram)
             }
         })
+    }
+
+    fn lock_disk(
+        &mut self,
+        job: JobId,
+        event: &Event,
+        (device, devnode): (&BString, &BString),
+        facts: &[Fact],
+    ) -> Result<Done, Need> {
+        // A helper has it, and whoever opens it now waits for that one.
+        if facts.is_empty() && self.follow_ups.reads_table_of(device) {
+            return Ok(Done::Busy);
+        }
+        let places = (&self.answers.roots, &self.answers.attributes.sysfs);
+        Ok(match self.locks.lock(places, job, (device, devnode), facts)? {
+            Ok(true) => Done::Ok,
+            Ok(false) => Done::Busy,
+            Err(errno) => done(format_args!("{}: cannot lock its disk", event.title()), Err(errno)),
+        })
+    }
+
+    fn read_record(&mut self, event: &Event, id: &DeviceId) -> Done {
+        self.unfinished.on_begin(id);
+        match self.database.read_record(id) {
+            Ok(record) => Done::Record(record.map(Arc::new)),
+            Err(error) => failed(format_args!("{}: cannot read the record {id}", event.title()), error),
+        }
+    }
+
+    fn write_record(
+        &mut self,
+        event: &Event,
+        id: &DeviceId,
+        effect: &Effect,
+        facts: &[Fact],
+    ) -> Result<Done, Need> {
+        let mut rest = None;
+        if let Effect::WriteRecord { record, sticky, keep_empty, is_end, .. } = effect
+            && !Stores::is_at_rest(facts)
+        {
+            let result = self.write_store(|stores| match is_end {
+                true => stores.database.end_record(id, record, *sticky, *keep_empty),
+                false => stores.database.write_record(id, record, *sticky, *keep_empty),
+            });
+            self.database.remember(id, &event.properties, result.is_ok().then_some(record));
+            if result.is_err() {
+                let what = format_args!("{}: cannot write the record {id}", event.title());
+                return Ok(self.written(what, result));
+            }
+            rest = self.rest_of(effect);
+        }
+        self.remove_rest(event, id, rest, facts)?;
+        Ok(Done::Ok)
+    }
+
+    fn add_watch(&mut self, event: &Event, id: &DeviceId, devnode: &BString) -> Done {
+        match self.watches.add_watch(id, devnode.as_ref()) {
+            Ok(()) => Done::Ok,
+            // A node that is gone by now needs no watch (rules.md 9.1 step 13).
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Done::Failed(Errno::of(&error)),
+            Err(error) => {
+                log::warn!("{}: cannot watch {devnode}: {error}", event.title());
+                Done::Failed(Errno::of(&error))
+            }
+        }
     }
 
     /// What was to be written in `/run/udev`. That its folder is gone and cannot be made anew is said once, by who

@@ -4,7 +4,7 @@
 //! what, and a task that is dropped needs no undoing. The daemon and the tool meet the needs.
 //!
 //! * [`answers`] and [`attributes`] answer what rules ask, with [`slow`] and [`absent`], which learn of attributes;
-//! * [`effects`] performs, with [`renames`], [`disk_locks`] and [`portions`] (work of many parts);
+//! * [`effects`] performs, with `renames` (of interfaces), [`disk_locks`] and [`portions`] (work of many parts);
 //! * [`stores`] is what all of it is done with; [`unfinished`], [`gone`], [`interrupted`] and [`follow_ups`] say what is left to do.
 //!
 //! Must stay true: a try does nothing that a second try must not do again, but for its last step, and for effects of

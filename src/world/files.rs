@@ -238,7 +238,7 @@ pub fn import(path: &Path) -> Result<Option<BString>, Errno> {
     Ok(read_to_limit(file, IMPORT_MAX as u64).ok())
 }
 
-/// Writes an attribute at a path from [`Files::write_attr_target`], in one write and without the
+/// Writes an attribute at a path from [`write_attr_target`], in one write and without the
 /// newlines that end the value. ELOOP for a symlink. A failed write is none if the attribute has the
 /// value already. May wait for the driver.
 pub fn write_attr(path: &Path, value: &[u8]) -> Result<(), Errno> {
