@@ -304,3 +304,6 @@ impl Attributes {
         mark
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,7 @@
 //!
 //! Must stay true: what common rules ask of every device (vendor and product numbers, names, sizes) is in no
 //! entry, because the kernel prints it from memory. What is missing here costs one slow read: attributes
-//! that turn out to wait are learnt (daemon/slow.rs). Strings and the configuration of USB devices are left to that:
+//! that turn out to wait are learnt (tasks/slow.rs). Strings and the configuration of USB devices are left to that:
 //! they are in memory, behind a lock that is held only while the device is reset or a driver binds.
 //!
 //! Source: the kernel's Documentation/ABI, which says what each attribute shows, and the functions that show them.
