@@ -47,6 +47,9 @@ pub struct Call<'a> {
     pub dry: bool,
 }
 
+/// A try of one builtin.
+type Run = fn(&Builtins, &Call, &Sysfs, &Table) -> Result<BuiltinResult, Need>;
+
 /// All builtins with what they have loaded. Immutable but for the drivers learned.
 pub struct Builtins {
     host: Host,
@@ -92,10 +95,20 @@ impl Builtins {
         self.scheme
     }
 
+    /// What runs a builtin; None for one that is not written. This is the list of those that are.
+    fn written(builtin: BuiltinName) -> Option<Run> {
+        Some(match builtin {
+            BuiltinName::NetDriver => Builtins::net_driver,
+            BuiltinName::NetId => Builtins::net_id,
+            BuiltinName::NetSetupLink => Builtins::net_setup_link,
+            BuiltinName::PathId => |_, call, sysfs, _| Ok(path_id::run(sysfs, call.event)),
+            _ => return None,
+        })
+    }
+
     /// Whether this builtin can be called. The others are known names that fail.
     pub fn is_written(builtin: BuiltinName) -> bool {
-        use BuiltinName::*;
-        matches!(builtin, NetDriver | NetId | NetSetupLink | PathId)
+        Builtins::written(builtin).is_some()
     }
 
     /// One text for each builtin among `used` that is not written yet, for the log at load.
@@ -116,24 +129,29 @@ impl Builtins {
 
     /// Tries a call: its result, or what it needs to know first.
     pub fn run(&self, call: &Call, sysfs: &Sysfs, links: &Table) -> Result<BuiltinResult, Need> {
-        match call.builtin {
-            BuiltinName::NetId => self.with_link(call, sysfs, links, |facts| {
-                let context = net_id::Context {
-                    scheme: self.scheme,
-                    sysfs,
-                    roots: &self.host.roots,
-                    device_tree: self.device_tree.as_ref(),
-                };
-                Ok(match facts {
-                    Some(link) => net_id::run(&context, call.event, &link),
-                    None => BuiltinResult::default(),
-                })
-            }),
-            BuiltinName::NetDriver => net_driver::run(call, sysfs, links, &self.host.roots, &self.drivers),
-            BuiltinName::NetSetupLink => self.net_setup_link(call, sysfs, links),
-            BuiltinName::PathId => Ok(path_id::run(sysfs, call.event)),
-            _ => Ok(BuiltinResult::default()),
+        match Builtins::written(call.builtin) {
+            Some(run) => run(self, call, sysfs, links),
+            None => Ok(BuiltinResult::default()),
         }
+    }
+
+    fn net_id(&self, call: &Call, sysfs: &Sysfs, links: &Table) -> Result<BuiltinResult, Need> {
+        self.with_link(call, sysfs, links, |facts| {
+            let context = net_id::Context {
+                scheme: self.scheme,
+                sysfs,
+                roots: &self.host.roots,
+                device_tree: self.device_tree.as_ref(),
+            };
+            Ok(match facts {
+                Some(link) => net_id::run(&context, call.event, &link),
+                None => BuiltinResult::default(),
+            })
+        })
+    }
+
+    fn net_driver(&self, call: &Call, sysfs: &Sysfs, links: &Table) -> Result<BuiltinResult, Need> {
+        net_driver::run(call, sysfs, links, &self.host.roots, &self.drivers)
     }
 
     fn net_setup_link(&self, call: &Call, sysfs: &Sysfs, links: &Table) -> Result<BuiltinResult, Need> {
@@ -182,7 +200,7 @@ impl Builtins {
     fn driver_not_asked_for(&self, call: &Call, sysfs: &Sysfs, links: &Table) -> Result<BuiltinResult, Need> {
         match call.event.properties.get("ID_NET_DRIVER") {
             Some(_) => Ok(success(vec![])),
-            None => net_driver::run(call, sysfs, links, &self.host.roots, &self.drivers),
+            None => self.net_driver(call, sysfs, links),
         }
     }
 
