@@ -141,7 +141,16 @@ impl OperationReply {
             TimedOut => Some(Errno(libc::ETIMEDOUT)),
             Died => Some(Errno(libc::EIO)),
             Refused => Some(Errno(libc::EBUSY)),
-            _ => None,
+            // One by one, so that none is forgotten.
+            Done(Ok(()))
+            | Attr { .. }
+            | File(_)
+            | Mode(_)
+            | State(_)
+            | Files(_)
+            | Address(_)
+            | Partitions(_) => None,
+            Triggered { .. } | Lock(Ok(_)) => None,
         }
     }
 
