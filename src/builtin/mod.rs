@@ -1,6 +1,6 @@
 //! Builtins: one file each. A builtin reads devices through world and the link table and returns
-//! properties as data; what may block it asks for ([`Need`]) and is tried again with one fact more,
-//! like an operation of the rules.
+//! properties as data. A call that needs something that may block gives that [`Need`] in place of its result,
+//! and is tried again with one [`Fact`] more, like an operation of the rules.
 //!
 //! What must stay true: a call reads as little as it can ([`net_setup_link`] on a veth reads two
 //! attributes, [`net_id`] none), and nothing here changes the system: changes are needs too.
@@ -48,7 +48,7 @@ pub struct Call<'a> {
 }
 
 /// A try of one builtin.
-type Run = fn(&Builtins, &Call, &Sysfs, &Table) -> Result<BuiltinResult, Need>;
+type BuiltinFn = fn(&Builtins, &Call, &Sysfs, &Table) -> Result<BuiltinResult, Need>;
 
 /// All builtins with what they have loaded. Immutable but for the drivers learned.
 pub struct Builtins {
@@ -96,7 +96,7 @@ impl Builtins {
     }
 
     /// What runs a builtin; None for one that is not written. This is the list of those that are.
-    fn written(builtin: BuiltinName) -> Option<Run> {
+    fn written(builtin: BuiltinName) -> Option<BuiltinFn> {
         Some(match builtin {
             BuiltinName::NetDriver => Builtins::net_driver,
             BuiltinName::NetId => Builtins::net_id,
@@ -223,7 +223,7 @@ impl Builtins {
                 Err(Need::FreshLink { ifindex, statistics: false })
             }
             Lookup::Known(link) => then(Some(LinkFacts::of_row(link))),
-            // Who asked and still does not know it will not learn it.
+            // The builtin has asked for this row before, and the kernel did not tell it.
             Lookup::Unknown if !asked => Err(Need::Link(ifindex)),
             Lookup::Unknown | Lookup::Gone(_) => then(None),
         }

@@ -1,8 +1,8 @@
-//! What jobs wait for. Whatever a job wants is *tried*, and a try gives its result or the first [`Need`] that it cannot
-//! have without waiting. Once that is met the same is tried again with one [`Fact`] more. Builtins, questions of rules,
-//! effects and programs all speak of the same needs, and the daemon and the tool meet them.
+//! The needs of jobs. Whatever a job wants is *tried*, and a try gives its result or the first [`Need`] that it cannot
+//! have without waiting. When the need is met, the job is tried again with one [`Fact`] more. Builtins, questions of rules,
+//! effects and programs have these needs in common; the daemon and the tool meet them.
 //!
-//! Must stay true: both are values, which can be printed, compared and kept.
+//! Must stay true: needs and facts are values. They can be printed, compared and kept.
 
 use super::operation::{Operation, OperationReply};
 use super::{Errno, IfIndex};
@@ -29,12 +29,13 @@ pub enum Need {
     /// While this is asked for one interface, others with the same `constant_of` need not ask: when the
     /// answer is there, they are tried again ([`Fact::Asked`]).
     Driver { ifname: BString, constant_of: Option<BString> },
-    /// An rtnetlink request: a complete message with NLM_F_ACK set. Its sequence number is 0, and who sends it puts
-    /// its own there. -> [`Fact::Rtnl`]
+    /// An rtnetlink request: a complete message with NLM_F_ACK set. Its sequence number is 0 until it is sent.
+    /// -> [`Fact::Rtnl`]
     Rtnl(Vec<u8>),
-    /// One that takes back what an earlier one did: it has a time of its own. -> [`Fact::Rtnl`]
+    /// A request that takes back what an earlier one did. It has a time limit of its own, not that of the event.
+    /// -> [`Fact::Rtnl`]
     Undo(Vec<u8>),
-    /// Another turn: of its parts so many are done. -> [`Fact::Turn`]
+    /// Another turn of the loop: the effect has more parts than fit into one. -> [`Fact::Turn`]
     Turn(PartsDone),
 }
 
@@ -49,7 +50,7 @@ pub enum Fact {
     Helper(OperationReply),
     /// EOPNOTSUPP: the driver does not say; ENODEV: the interface is gone.
     Driver(Result<BString, Errno>),
-    /// Somebody else has asked the same; what was learned by that is known now.
+    /// Another job has asked for the same driver, and the builtin has learned the answer.
     Asked,
     Rtnl(Result<(), Errno>),
     /// The next turn has come. It is the only fact of its task.
@@ -74,11 +75,11 @@ pub struct PartsDone {
     pub done: usize,
     /// The first error.
     pub failed: Option<Errno>,
-    /// What the work is where that had to be found out first.
+    /// The work itself, where it had to be looked up first.
     pub rest: Option<Arc<Rest>>,
 }
 
-/// What a device has, or seems to have, that nothing calls for any more.
+/// Symlinks and tags of a device that its record does not name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rest {
     pub links: Vec<BString>,
@@ -86,7 +87,7 @@ pub struct Rest {
 }
 
 impl PartsDone {
-    /// What an effect that has been tried before has done.
+    /// The parts that earlier tries of an effect have done.
     pub fn of(facts: &[Fact]) -> PartsDone {
         match facts {
             [Fact::Turn(parts)] => parts.clone(),
@@ -94,7 +95,7 @@ impl PartsDone {
         }
     }
 
-    /// It cannot even be found out what is to be done.
+    /// The list of parts cannot be found out.
     pub fn fail(&mut self, error: &std::io::Error) {
         self.failed.get_or_insert(Errno::of(error));
     }

@@ -1,7 +1,7 @@
-//! What may block and is left to helpers: one thing to do, and what became of it.
+//! Operations that may block, which are left to helpers, and the replies to them.
 //!
-//! Must stay true: these are values. What an operation needs open, and what it opens, goes beside it (`Order` and
-//! `Delivery` of the pool of helpers): who has the value has no file.
+//! Must stay true: these are values without open files. A file that an operation needs or opens travels beside it (`Order`
+//! and `Delivery` of the pool of helpers).
 
 use super::{DevNum, Errno};
 use bstr::BString;
@@ -13,7 +13,7 @@ pub struct AttrPlace {
     pub name: BString,
 }
 
-/// One thing that may block. Paths are complete: the movable roots are resolved by who asks.
+/// One thing that may block. Its paths are complete: they begin with the movable roots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Write a sysfs attribute. -> [`OperationReply::Done`]
@@ -62,7 +62,7 @@ impl Operation {
         )
     }
 
-    /// Whether it leaves everything as it is, so that who only tries rules may have it done.
+    /// Whether it leaves everything as it is. The tool does only such operations when it tries rules.
     pub fn only_reads(&self) -> bool {
         match self {
             Operation::ReadAttr { .. }
@@ -87,7 +87,7 @@ impl Operation {
     }
 }
 
-/// What a helper says.
+/// The reply of a helper, or of the pool in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OperationReply {
     Done(Result<(), Errno>),

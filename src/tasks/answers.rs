@@ -1,8 +1,9 @@
 //! Answers to what rules ask, and the builtins of RUN.
 //!
-//! Must stay true: an answer changes nothing in the system (what does is a need), and nothing in here waits.
+//! Must stay true: an answer changes nothing in the system. Where a rule wants a change, the answer needs a helper to make
+//! it. Nothing here waits.
 
-use super::attributes::Attributes;
+use super::attributes::AttributeReader;
 use crate::builtin::{self, Builtins};
 use crate::engine::JobId;
 use crate::links::{self, Exists, Table};
@@ -24,10 +25,10 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What questions are answered from. Nothing in it changes the system: what does is a need.
+/// All that questions are answered from, but for the link table and the records.
 pub struct Answers {
     pub roots: Roots,
-    pub attributes: Attributes,
+    pub attributes: AttributeReader,
     pub files: Files,
     pub constants: Constants,
     pub accounts: Accounts,
@@ -38,7 +39,7 @@ impl Answers {
     /// Answers from these roots.
     pub fn new(roots: &Roots, builtins: Builtins) -> Answers {
         Answers {
-            attributes: Attributes::new(roots),
+            attributes: AttributeReader::new(roots),
             files: Files::new(roots),
             constants: Constants::new(roots),
             accounts: Accounts::new(roots),
@@ -111,7 +112,7 @@ impl Answers {
     ) -> Result<(), Need> {
         match item {
             RunItem::Program(command) => match facts.first() {
-                // A failure was logged by who has run it.
+                // The daemon, which ran it, has logged a failure.
                 Some(Fact::Exit(_)) => Ok(()),
                 _ => Err(Need::Program { command: command.clone(), capture: false }),
             },
@@ -196,7 +197,7 @@ impl Answers {
         }
     }
 
-    /// The id of a user or group that only this event names. What cannot be read names none.
+    /// The id of a user or group whose name only this event knows. A file that cannot be read has no such name.
     fn account(&mut self, file: PathBuf, name: &[u8], facts: &[Fact]) -> Result<Option<u32>, Need> {
         let content = known_file(facts, || self.files.file_at(file))?;
         Ok(content.ok().flatten().and_then(|content| accounts::find(&content, name)))

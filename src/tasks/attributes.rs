@@ -1,8 +1,8 @@
 //! Reading devices: the attributes that rules ask, of the device of an event, of those above it and of others, and those
 //! that builtins read. The link table speaks for interfaces, as far as it can.
 //!
-//! Must stay true: this is the one place where an attribute is read for a job. What may wait is not read but needed
-//! ([`Need::Helper`]), and what is learnt of that is kept here: which are slow, and which there are not.
+//! Must stay true: attributes are read for jobs here and nowhere else. An attribute whose reading may wait is left to a
+//! helper ([`Need::Helper`]). The reader learns from what it reads: which attributes are slow, and which do not exist.
 
 use super::absent::{Absent, Family};
 use super::slow::SlowAttributes;
@@ -23,16 +23,16 @@ use std::sync::Arc;
 
 /// What is remembered of a job while it asks.
 #[derive(Default)]
-struct Memory {
+struct JobMemory {
     /// Rows of links must be this fresh for the columns that change silently.
     mark: Option<Mark>,
     parents: Option<Arc<[ParentDevice]>>,
 }
 
 /// See the module.
-pub struct Attributes {
+pub struct AttributeReader {
     pub sysfs: Sysfs,
-    memories: HashMap<JobId, Memory, BuildFnv>,
+    memories: HashMap<JobId, JobMemory, BuildFnv>,
     slow: SlowAttributes,
     absent: Absent,
     /// Subsystems that are no buses: their devices have no driver.
@@ -41,10 +41,10 @@ pub struct Attributes {
     trusts_links: bool,
 }
 
-impl Attributes {
+impl AttributeReader {
     /// Reads below these roots.
-    pub fn new(roots: &Roots) -> Attributes {
-        Attributes {
+    pub fn new(roots: &Roots) -> AttributeReader {
+        AttributeReader {
             sysfs: Sysfs::new(roots).without_hardware(),
             memories: HashMap::default(),
             slow: SlowAttributes::default(),
@@ -75,7 +75,7 @@ impl Attributes {
         self.memories.remove(&job);
     }
 
-    fn memory(&mut self, job: JobId) -> &mut Memory {
+    fn memory(&mut self, job: JobId) -> &mut JobMemory {
         self.memories.entry(job).or_default()
     }
 
@@ -219,7 +219,7 @@ impl Attributes {
         match link {
             Some((_, LinkAttr::Text(text))) => return Ok(Attr::Value(text)),
             Some((_, LinkAttr::Missing)) => return Ok(Attr::Missing),
-            // Whoever asked and still does not know it will not learn it.
+            // The job has asked for this row before, and the kernel did not tell it.
             Some((_, LinkAttr::Unknown | LinkAttr::NeedsRefresh(_))) if facts.len() > 1 => {
                 return Ok(Attr::Missing);
             }

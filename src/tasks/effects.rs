@@ -4,7 +4,7 @@
 //! told; nothing in here waits.
 
 use super::Stores;
-use super::portions::{Owner, Parts};
+use super::portions::{Parts, PartsOwner};
 use super::renames;
 use crate::engine::JobId;
 use crate::links::Table;
@@ -79,12 +79,12 @@ impl Stores {
             }
             Effect::AddTags { id, tags } => {
                 let parts = [Parts::AddTags(tags.as_slice())];
-                let result = self.do_parts_of_effect(Owner::of(event, id), &parts, facts)?;
+                let result = self.do_parts_of_effect(PartsOwner::of(event, id), &parts, facts)?;
                 self.written(format_args!("{title}: cannot write the tag index"), result)
             }
             Effect::RemoveTags { id, tags } => {
                 let parts = [Parts::RemoveTags(tags.as_slice())];
-                let result = self.do_parts_of_effect(Owner::of(event, id), &parts, facts)?;
+                let result = self.do_parts_of_effect(PartsOwner::of(event, id), &parts, facts)?;
                 io_done(format_args!("{title}: cannot clean the tag index"), result)
             }
             Effect::DropWatch { id } => match self.watches.drop_watch(id) {
@@ -101,7 +101,7 @@ impl Stores {
                 done(what, nodes::apply_node(roots, change))
             }
             Effect::Links { id, devnode, priority, release, claim } => {
-                let owner = Owner { id, devnode, priority: *priority, title: Some(title) };
+                let owner = PartsOwner { id, devnode, priority: *priority, title: Some(title) };
                 let parts = [Parts::Release(release), Parts::Claim(claim)];
                 // What fails of them fails no event.
                 let _ = self.do_parts_of_effect(owner, &parts, facts)?;

@@ -1,10 +1,10 @@
-//! Devices that are gone: whether they are, and what they have left.
+//! Whether a device is gone, and the removal of what a gone device has left.
 //!
-//! Must stay true: who is called gone is gone; while a device may come back, what it has left is looked at anew before
-//! each portion.
+//! Must stay true: a device that is called gone is gone. It may come back while its remains are removed in portions, so
+//! it is looked for again before each portion.
 
 use super::Stores;
-use super::portions::{Owner, Parts};
+use super::portions::{Parts, PartsOwner};
 use super::unfinished::Left;
 use crate::engine::Engine;
 use crate::links::{Lookup, Table};
@@ -124,7 +124,7 @@ impl Stores {
                 Presence::Gone => {}
             }
         }
-        let owner = Owner { id, devnode: b"", priority: 0, title: None };
+        let owner = PartsOwner { id, devnode: b"", priority: 0, title: None };
         if !self.do_parts(owner, &[Parts::Release(&rest.links), Parts::RemoveTags(&rest.tags)], progress) {
             self.unfinished.end_half_way(id);
             return Removed::Partly;

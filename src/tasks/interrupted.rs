@@ -6,7 +6,7 @@
 //! way is of an event that nobody will end: that device is triggered, else whoever waits for it waits for ever.
 
 use super::Stores;
-use super::portions::{Owner, Parts};
+use super::portions::{Parts, PartsOwner};
 use crate::engine::Engine;
 use crate::links::Table;
 use crate::model::event::OrderedSet;
@@ -168,7 +168,7 @@ impl Stores {
             return interrupted.ids.push(it.id);
         }
         let Agreement { id, devnode, record, untag, tag, release, claim, progress, .. } = &mut *it;
-        let owner = Owner { id, devnode, priority: record.priority, title: None };
+        let owner = PartsOwner { id, devnode, priority: record.priority, title: None };
         let all =
             [Parts::RemoveTags(untag), Parts::AddTags(tag), Parts::Release(release), Parts::Claim(claim)];
         if !self.do_parts(owner, &all, progress) {

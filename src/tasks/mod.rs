@@ -1,14 +1,14 @@
-//! What a job wants, done with files, link table and builtins: a [`Task`] is *tried* and either gives
-//! its reply or the first [`Need`] that nothing here can meet without waiting. Once the need is met
-//! the same task is tried again with one [`Fact`] more. So all waiting has one form, whoever waits for
-//! what, and a task that is dropped needs no undoing. The daemon and the tool meet the needs.
+//! Does what jobs want, with files, the link table and builtins. A job's [`Task`] is *tried*: the try gives the reply, or
+//! the first [`Need`] that this layer cannot meet without waiting. The daemon, or the tool, meets the need and tries the
+//! task again with one [`Fact`] more. So all waiting has one form, and a task that is dropped needs no undoing.
 //!
 //! * [`answers`] and [`attributes`] answer what rules ask, with [`slow`] and [`absent`], which learn of attributes;
 //! * [`effects`] performs, with `renames` (of interfaces), [`disk_locks`] and [`portions`] (work of many parts);
-//! * [`stores`] is what all of it is done with; [`unfinished`], [`gone`], [`interrupted`] and [`follow_ups`] say what is left to do.
+//! * [`stores`] holds the stores that all of this reads and writes;
+//! * [`unfinished`], [`gone`], [`interrupted`] and [`follow_ups`] know what is left to do when no job asks for it.
 //!
-//! Must stay true: a try does nothing that a second try must not do again, but for its last step, and for effects of
-//! many parts, whose need says how far they have come; nothing in here waits.
+//! Must stay true: nothing in this layer waits. Every try begins the task anew, so a try changes something only in its last
+//! step, when it has all facts. An effect of many parts is different: its need says how many of them are done.
 
 pub mod absent;
 pub mod answers;

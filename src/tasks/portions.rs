@@ -89,7 +89,7 @@ impl<'a> Parts<'a> {
 
 /// Whose parts they are.
 #[derive(Clone, Copy)]
-pub struct Owner<'a> {
+pub struct PartsOwner<'a> {
     pub id: &'a DeviceId,
     /// Absolute, or empty for a device that is gone.
     pub devnode: &'a [u8],
@@ -98,16 +98,16 @@ pub struct Owner<'a> {
     pub title: Option<Title<'a>>,
 }
 
-impl<'a> Owner<'a> {
+impl<'a> PartsOwner<'a> {
     /// Of tags, which need no more.
-    pub fn of(event: &'a Event, id: &'a DeviceId) -> Owner<'a> {
-        Owner { id, devnode: b"", priority: 0, title: Some(event.title()) }
+    pub fn of(event: &'a Event, id: &'a DeviceId) -> PartsOwner<'a> {
+        PartsOwner { id, devnode: b"", priority: 0, title: Some(event.title()) }
     }
 }
 
 impl Stores {
     /// Does these parts, in this order, until all are done or the turn is over; true if all are done.
-    pub fn do_parts(&mut self, owner: Owner, all: &[Parts], progress: &mut PartsDone) -> bool {
+    pub fn do_parts(&mut self, owner: PartsOwner, all: &[Parts], progress: &mut PartsDone) -> bool {
         let total: usize = all.iter().map(|parts| parts.names().len()).sum();
         let mut before = 0;
         for parts in all {
@@ -128,7 +128,7 @@ impl Stores {
         true
     }
 
-    fn do_portion(&mut self, owner: Owner, parts: &Parts, names: &[BString]) -> io::Result<()> {
+    fn do_portion(&mut self, owner: PartsOwner, parts: &Parts, names: &[BString]) -> io::Result<()> {
         match parts {
             Parts::Release(_) => self.apply_claims(owner, names, &[]),
             Parts::Claim(_) => self.apply_claims(owner, &[], names),
@@ -143,8 +143,8 @@ impl Stores {
     }
 
     /// An error on one symlink does not keep the others.
-    fn apply_claims(&mut self, owner: Owner, release: &[BString], claim: &[BString]) {
-        let Owner { id, devnode, priority, title } = owner;
+    fn apply_claims(&mut self, owner: PartsOwner, release: &[BString], claim: &[BString]) {
+        let PartsOwner { id, devnode, priority, title } = owner;
         let mut errors = self.claims.apply(id, devnode, priority, release, claim);
         if errors.iter().any(LinkError::is_of_missing_folder) && self.mend_folders() {
             errors = self.claims.apply(id, devnode, priority, release, claim);
@@ -160,7 +160,7 @@ impl Stores {
     /// Does these parts for a job, from where it has come on.
     pub fn do_parts_of_effect(
         &mut self,
-        owner: Owner,
+        owner: PartsOwner,
         all: &[Parts],
         facts: &[Fact],
     ) -> Result<io::Result<()>, Need> {
@@ -209,7 +209,7 @@ impl Stores {
         }
         let Some(rest) = progress.rest.clone() else { return Ok(()) };
         let devnode = event.device.devnode.as_ref().map_or(&b""[..], |node| node);
-        let owner = Owner { id, devnode, priority: 0, title: Some(event.title()) };
+        let owner = PartsOwner { id, devnode, priority: 0, title: Some(event.title()) };
         let all = [Parts::Release(&rest.links), Parts::RemoveTags(&rest.tags)];
         if !self.do_parts(owner, &all, &mut progress) {
             return Err(Need::Turn(progress));

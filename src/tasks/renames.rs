@@ -1,8 +1,8 @@
-//! Names of interfaces: a rename, and alternative names. Each is a small machine: the facts bring it from one state to
-//! the next, and the state says what is needed or how it has ended.
+//! Names of interfaces: a rename, and alternative names. Each is a small machine: every fact brings it from one state to
+//! the next, and the state decides the next need or the result.
 //!
-//! Must stay true: a name of the interface itself that was taken away is put back when the rename fails after all; what
-//! names an interface has is believed of a fresh row only, because a link that is down tells of no change.
+//! Must stay true: an alternative name that was taken away for a rename is put back when the rename fails. Only a fresh row
+//! says which names an interface has, because the kernel does not announce changes of a link that is down.
 
 use crate::links::{Lookup, Table, request};
 use crate::model::effect::Done;
@@ -84,7 +84,7 @@ fn has_alt_name(links: &Table, ifindex: IfIndex, name: &BString) -> bool {
 /// Where the addition of alternative names stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Naming {
-    /// What names the row has may be out of date.
+    /// The names in the row may be out of date.
     Unsure,
     /// The row is fresh.
     Fresh,
@@ -118,8 +118,8 @@ impl Naming {
 /// Adds alternative names that the interface does not have: all in one request; where one belongs to
 /// another interface, each by itself (builtins.md 2.4). Failures are only logged.
 ///
-/// Names of a link that is down change without a message: before one is left out because the link has it, and
-/// before it is said who has it, the kernel is asked.
+/// Names of a link that is down change without a message. So the kernel is asked before a name is left out because the
+/// link has it, and before the log says that another link has it.
 pub(super) fn add_alt_names(
     links: &Table,
     event: &Event,

@@ -1,8 +1,7 @@
-//! The stores that tasks change and are answered from, and `/run/udev`, where most of them lie: what is found gone of it
-//! is made anew.
+//! The stores that tasks read and write. Most of them lie in `/run/udev`, and a folder of it that is gone is made anew.
 //!
-//! Must stay true: the write that found a folder gone is done again and does not fail; whoever looks after the loop is
-//! told of it once (`mended`).
+//! Must stay true: a write that finds its folder gone is done again in the new one and does not fail. The loop learns of
+//! it once (`mended`).
 
 use super::Pending;
 use super::answers::Answers;

@@ -14,7 +14,7 @@ fn event(action: &str, devpath: &str, subsystem: &str, more: &str) -> Event {
 /// A battery on top of a chip, and what is asked of it.
 struct Setting {
     tree: Tree,
-    attributes: Attributes,
+    attributes: AttributeReader,
     event: Event,
 }
 
@@ -30,7 +30,7 @@ impl Setting {
             .file("sys/devices/chip/uevent", "")
             .file("sys/devices/chip/model", "fast\n")
             .link("sys/devices/chip/subsystem", "../../bus/acme");
-        let attributes = Attributes::new(&tree.roots());
+        let attributes = AttributeReader::new(&tree.roots());
         Setting { tree, attributes, event: event("add", BATTERY, "power_supply", "") }
     }
 
@@ -121,7 +121,7 @@ fn table(ifindex: u32, name: &str) -> Table {
 fn the_link_table_speaks_for_interfaces() {
     let tree = Tree::new();
     tree.file("sys/devices/virtual/net/l0/mtu", "9\n").file("sys/devices/virtual/net/l0/uevent", "");
-    let mut attributes = Attributes::new(&tree.roots());
+    let mut attributes = AttributeReader::new(&tree.roots());
     let event = event("add", "/devices/virtual/net/l0", "net", "IFINDEX=5\0INTERFACE=l0\0");
     let mut ask = |table: &mut Table, name: &str, facts: &[Fact]| {
         attributes.attr(table, JOB, &event, &Subject::Event, &name.into(), facts)
@@ -142,7 +142,7 @@ fn the_link_table_speaks_for_interfaces() {
 fn that_a_kind_of_interface_lacks_a_file_is_looked_for_once() {
     let tree = Tree::new();
     tree.dir("sys/devices/virtual/net/l1").dir("sys/devices/virtual/net/l2");
-    let mut attributes = Attributes::new(&tree.roots());
+    let mut attributes = AttributeReader::new(&tree.roots());
     let mut ask = |n: u32, job: u64| {
         let (name, devpath) = (format!("l{n}"), format!("/devices/virtual/net/l{n}"));
         let event = event("add", &devpath, "net", &format!("IFINDEX={n}\0INTERFACE={name}\0"));
