@@ -6,7 +6,7 @@ use super::{
     Out, Outcome, Stop, bytes_value, complain, ignored_in_chroot, other_option, parse_seconds, text_value,
 };
 use crate::builtin::value::parse_number;
-use crate::daemon::upkeep::reload::Findings;
+use crate::daemon::upkeep::findings::Findings;
 use crate::model::command_line::{LongNames, next_arg};
 use crate::model::control::{Datagram, Message};
 use crate::sys::{process, unix};

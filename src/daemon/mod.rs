@@ -14,9 +14,11 @@ pub mod shell;
 #[cfg(test)]
 mod simulation;
 pub mod sources;
+pub mod stats;
 pub mod trace;
 mod turn;
 pub mod upkeep;
+pub mod work;
 
 mod start;
 

@@ -7,127 +7,44 @@
 //! Must stay true: nothing here waits but the poll itself; every ask and effect is replied to by an [`Input`];
 //! who wakes the loop stands in [`PARTS`], beside what the loop does then.
 
-use super::answer::Here;
-use super::questions::Questions;
 use super::readiness::Readiness;
-use super::recorder::Recorder;
-use super::sources::children::{self, Budget, Children, Purpose, Wanted};
 use super::sources::control::Control;
-use super::sources::intake::Intake;
-use super::sources::links::{Answered, Links, RtnlFor};
-use super::sources::source::{Source, Sources};
-use super::sources::status::StatusServer;
+use super::sources::source::Source;
+use super::sources::status::{Status, StatusServer, link_rows};
 use super::turn::{self, Part};
 use super::upkeep::coldplug::Coldplug;
-use super::upkeep::leftovers::Leftovers;
-use super::upkeep::queue_file::QueueFile;
-use super::upkeep::reload::Rules;
+use super::upkeep::configuration::Configuration;
+use super::upkeep::mend::Mender;
+use super::upkeep::reload::{Rules, Surroundings};
 use super::upkeep::resync::Resync;
-use crate::engine::{Engine, Input, JobId, Output};
-use crate::helper::pool::{Delivery, Order, Pool};
-use crate::model::effect::Effect;
-use crate::model::need::Fact;
-use crate::model::operation::Operation;
-use crate::model::{IfIndex, Now};
+use super::upkeep::{follow_up, unfinished};
+use super::work::{Caller, Work};
+use crate::engine::Input;
+use crate::helper::pool::Delivery;
+use crate::model::Now;
+use crate::model::control::{ClientAction, Message};
 use crate::sys::clock::monotonic;
-use crate::sys::process;
 use crate::sys::signal::SignalFd;
 use crate::tasks::portions::MAX_WORK;
-use crate::tasks::{Stores, Task};
-use crate::world::config::{self, Overrides, Settings};
-use crate::world::{Roots, Sysfs, logger};
-use bstr::{BStr, BString};
-use log::LevelFilter;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use crate::world::{logger, quota};
 use std::io;
-
-/// Who has asked a helper.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Caller {
-    /// A job: the reply goes to `helper_replied` of [`super::answer`].
-    Job(JobId),
-    /// Devices that are triggered one batch after the other.
-    Coldplug,
-    /// The look for changed rules.
-    Rules,
-    /// Reading them.
-    Reload,
-    /// A `change` for devices whose nodes were written to; see [`crate::tasks::follow_ups`].
-    Trigger {
-        follow_up: u64,
-        /// What is to be tried again should the helper die.
-        again: Option<Operation>,
-    },
-    /// The partition table of this disk, after its node was written to.
-    ReRead { devpath: BString, follow_up: u64 },
-}
 
 /// See the module.
 pub struct Shell {
-    pub roots: Roots,
-    pub sysfs: Sysfs,
-    pub settings: Settings,
-    /// As last read from files and command lines; clients may have changed [`Shell::settings`] since.
-    pub configured: Settings,
-    /// What our own command line says.
-    pub overrides: Overrides,
-    pub engine: Engine,
-    /// What came from outside and the engine gets next.
-    pub inbox: VecDeque<Input>,
-    /// Answers to what the engine wants.
-    pub replies: VecDeque<Input>,
-    /// What tasks have waited for.
-    pub(super) facts: VecDeque<(JobId, Fact)>,
-    /// Whose turn it is: facts, or events to start.
-    pub(super) facts_next: bool,
-    /// Jobs whose effect of many parts has paused, in the order of their turns.
-    pub(super) resting: VecDeque<(JobId, Fact)>,
-    /// Whose turn it is: these, or jobs whose rules have paused.
-    pub(super) resting_next: bool,
     pub poll: mio::Poll,
-    pub sources: Sources,
-    pub intake: Intake,
-    pub links: Links,
-    pub children: Children,
-    pub helpers: Pool<Caller>,
+    pub work: Work,
+    /// Whose turn it is: facts, or events to start.
+    pub facts_next: bool,
     pub control: Option<Control>,
     pub status: Option<StatusServer>,
-    pub signals: Option<SignalFd>,
+    pub signals: SignalFd,
     pub rules: Rules,
+    pub configuration: Configuration,
     pub coldplug: Coldplug,
     pub resync: Resync,
+    pub mender: Mender,
     pub readiness: Readiness,
-    pub leftovers: Leftovers,
-    pub recorder: Option<Recorder>,
-    pub stats: Stats,
-    /// What tasks are done with.
-    pub stores: Stores,
-    /// What helpers are asked that several jobs want to know.
-    pub(super) questions: Questions,
-    /// Properties that clients have set for all events: programs get them too.
-    pub globals: BTreeMap<BString, BString>,
-    /// Jobs whose rules asked for a log level of their own.
-    pub job_levels: HashMap<JobId, LevelFilter>,
-    pub queue_file: QueueFile,
-    /// `/run/udev` was removed and could not be made anew: said once.
-    pub(super) is_unmendable: bool,
     pub exiting: bool,
-    /// Time is taken once per input.
-    pub now: Now,
-}
-
-/// What the loop counts, for `status`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct Stats {
-    pub turns: u64,
-    pub inputs: u64,
-    /// The longest turn, waiting not counted, in microseconds.
-    pub longest_turn_usec: u64,
-    /// Overruns of the socket of uevents.
-    pub uevents_lost: u64,
-    pub uevents_refused: u64,
-    pub children: u64,
-    pub helper_requests: u64,
 }
 
 /// What a turn goes through, in this order, after it was told which descriptors are readable.
@@ -139,49 +56,49 @@ const PARTS: &[Part<Shell>] = &[
     },
     Part::timed(|shell| shell.status.as_ref()?.listener().timeout(), Shell::go_on_with_status),
     Part {
-        is_ready: |shell| shell.intake.is_ready() || shell.links.is_ready(),
-        deadline: |shell| shell.links.timeout(),
+        is_ready: |shell| shell.work.intake.is_ready() || shell.work.links.is_ready(),
+        deadline: |shell| shell.work.links.timeout(),
         go_on: Shell::read_events,
     },
     Part {
-        is_ready: |shell| shell.children.has_unread(),
-        deadline: |shell| shell.children.timeout(),
-        go_on: Shell::go_on_with_children,
+        is_ready: |shell| shell.work.children.has_unread(),
+        deadline: |shell| shell.work.children.timeout(),
+        go_on: |shell| shell.work.go_on_with_children(),
     },
     Part {
-        is_ready: |shell| shell.helpers.has_reply(),
-        deadline: |shell| shell.helpers.timeout(),
+        is_ready: |shell| shell.work.helpers.has_reply(),
+        deadline: |shell| shell.work.helpers.timeout(),
         go_on: Shell::go_on_with_helpers,
     },
     Part {
-        is_ready: |shell| shell.stores.watches.is_ready(),
+        is_ready: |shell| shell.work.stores.watches.is_ready(),
         deadline: |_| None,
         go_on: Shell::read_watches,
     },
-    Part::timed(|shell| shell.readiness.timeout(), |shell| shell.readiness.on_time(shell.now)),
-    Part::timed(|shell| shell.leftovers.timeout(), |shell| shell.leftovers.on_time(shell.now)),
-    Part::timed(|_| logger::timeout(), |shell| logger::on_time(shell.now)),
-    Part::timed(|shell| shell.recorder.as_ref()?.timeout(), Shell::go_on_with_recorder),
-    Part { is_ready: Shell::has_work, deadline: Shell::works_at, go_on: Shell::work },
+    Part::timed(|shell| shell.readiness.timeout(), |shell| shell.readiness.on_time(shell.work.now)),
+    Part::timed(|shell| shell.work.leftovers.timeout(), |shell| shell.work.leftovers.on_time(shell.work.now)),
+    Part::timed(|_| logger::timeout(), |shell| logger::on_time(shell.work.now)),
+    Part::timed(|shell| shell.work.recorder.as_ref()?.timeout(), |shell| shell.work.go_on_with_recorder()),
+    Part { is_ready: Shell::has_work, deadline: Shell::works_at, go_on: Shell::do_work },
     Part { is_ready: |shell| shell.rules.are_compiling(), deadline: |_| None, go_on: Shell::go_on_compiling },
     Part {
-        is_ready: |shell| shell.stores.mended.is_some(),
+        is_ready: |shell| shell.work.stores.mended.is_some(),
         deadline: |_| None,
         go_on: Shell::mend_run_folder,
     },
     Part {
-        is_ready: |shell| shell.stores.unfinished.is_finishing() && !shell.exiting,
         // Who ends begins nothing anew.
-        deadline: |shell| shell.stores.unfinished.timeout().filter(|_| !shell.exiting),
+        is_ready: |shell| shell.work.stores.unfinished.is_finishing() && !shell.exiting,
+        deadline: |shell| shell.work.stores.unfinished.timeout().filter(|_| !shell.exiting),
         go_on: Shell::finish_what_failed,
     },
     Part {
-        is_ready: Shell::resync_has_work,
+        is_ready: |shell| shell.resync.has_work(&shell.work.links),
         deadline: |shell| [shell.coldplug.timeout(), shell.resync.timeout()].into_iter().flatten().min(),
-        go_on: Shell::go_on_with_coldplug,
+        go_on: Shell::go_on_with_devices,
     },
     Part::following(Shell::rest_if_idle),
-    Part::following(Shell::send_requests),
+    Part::following(|shell| shell.work.send_requests()),
 ];
 
 impl Shell {
@@ -191,33 +108,24 @@ impl Shell {
         while !self.is_over() {
             self.turn(&mut events)?;
         }
-        if self.exiting && self.engine.under_way() > 0 {
+        if self.exiting && self.work.engine.under_way() > 0 {
             log::error!("Ending in the middle of an event: the change of its link has no end");
         }
-        self.queue_file.set(false);
+        self.work.queue_file.set(false);
         log::logger().flush();
         Ok(())
     }
 
     fn is_over(&self) -> bool {
-        let exited = self.exiting && self.is_through() && (self.engine.has_exited() || self.last_is_left());
-        exited || (self.intake.is_finite() && self.intake.is_at_end() && self.is_idle())
+        let Work { engine, intake, .. } = &self.work;
+        let exited = self.exiting && self.work.is_through() && (engine.has_exited() || self.last_is_left());
+        exited || (intake.is_finite() && intake.is_at_end() && self.work.is_idle())
     }
 
     /// What is left waits for a change of a link of which nobody knows when it ends. The next start finds by the record
     /// that the event is not through.
     fn last_is_left(&self) -> bool {
-        self.engine.under_way() == 1 && self.links.may_be_left(self.now)
-    }
-
-    /// All that came in was handled.
-    fn is_through(&self) -> bool {
-        self.inbox.is_empty() && self.replies.is_empty() && self.facts.is_empty() && self.resting.is_empty()
-    }
-
-    /// Nothing is queued, running or under way.
-    pub fn is_idle(&self) -> bool {
-        self.is_through() && self.engine.is_idle() && self.helpers.is_idle()
+        self.work.engine.under_way() == 1 && self.work.links.may_be_left(self.work.now)
     }
 
     fn turn(&mut self, events: &mut mio::Events) -> io::Result<()> {
@@ -227,388 +135,301 @@ impl Shell {
             other => other?,
         }
         let began = monotonic();
-        self.now = began;
+        self.work.now = began;
         for event in events.iter() {
             if let Some(source) = Source::of(event.token()) {
                 self.on_source(source);
             }
         }
         PARTS.iter().for_each(|part| (part.go_on)(self));
-        self.stats.turns += 1;
+        let stats = &mut self.work.stats;
+        stats.turns += 1;
         let took = monotonic().saturating_sub(began).as_micros() as u64;
-        self.stats.longest_turn_usec = self.stats.longest_turn_usec.max(took);
+        stats.longest_turn_usec = stats.longest_turn_usec.max(took);
         Ok(())
     }
 
     fn on_source(&mut self, source: Source) {
+        let work = &mut self.work;
         match source {
-            Source::Uevents => self.intake.set_ready(),
-            Source::Links => self.links.set_ready(),
-            Source::Rtnl(id) => self.links.set_helper_ready(id),
-            Source::Inotify => self.stores.watches.set_ready(),
+            Source::Uevents => work.intake.set_ready(),
+            Source::Links => work.links.set_ready(),
+            Source::Rtnl(id) => work.links.set_helper_ready(id),
+            Source::Inotify => work.stores.watches.set_ready(),
             // Who ends follows /run/udev nowhere.
-            Source::Mounts if !self.exiting => self.stores.watches.doubt_folders(),
+            Source::Mounts if !self.exiting => work.stores.watches.doubt_folders(),
             Source::Mounts => {}
             Source::Signals => self.on_signals(),
             Source::Control => self.accept_clients(),
             Source::Client(id) => self.on_client(id),
             Source::Status => self.accept_status_clients(),
             Source::StatusClient(id) => self.on_status_client(id),
-            Source::Child(id) => self.children.on_exit(id),
-            Source::ChildOut(id) => self.children.on_output(id, 0),
-            Source::ChildErr(id) => self.children.on_output(id, 1),
-            Source::Helper(id) => self.helpers.on_readable(id, self.now, &self.sources),
+            Source::Child(id) => work.children.on_exit(id),
+            Source::ChildOut(id) => work.children.on_output(id, 0),
+            Source::ChildErr(id) => work.children.on_output(id, 1),
+            Source::Helper(id) => work.helpers.on_readable(id, work.now, &work.sources),
         }
     }
 
     /// Reads uevents, and brings the link table up to date before they are handled.
     fn read_events(&mut self) {
-        let uevents_came = self.read_uevents();
-        let mut answered = Answered::default();
-        self.links.read(uevents_came, self.now, &mut answered);
-        self.links.on_time(self.now, &mut answered);
-        self.take_answers(answered);
-    }
-
-    /// Sends the rtnetlink requests of this turn.
-    fn send_requests(&mut self) {
-        let mut answered = Answered::default();
-        self.links.send_requests(&self.sources, self.now, &mut answered);
-        self.take_answers(answered);
-    }
-
-    fn take_answers(&mut self, answered: Answered) {
-        for job in answered.caught_up {
-            self.links_are_read(job);
+        let read = self.work.read_uevents();
+        if read.were_lost {
+            self.coldplug.on_loss(self.work.now);
+            self.work.links.exchange.table.lose();
         }
-        for job in answered.heard {
-            self.link_is_known(job);
-        }
-        for (job, reply) in answered.replies {
-            self.rtnl_replied(job, reply);
-        }
-        for (job, driver) in answered.drivers {
-            self.driver_is_known(job, driver);
-        }
-    }
-
-    fn go_on_with_clients(&mut self) {
-        if self.control.as_ref().is_some_and(|c| c.listener().is_due(self.now)) {
-            self.accept_clients();
-        }
-        self.read_clients();
-    }
-
-    fn go_on_with_status(&mut self) {
-        if self.status.as_ref().is_some_and(|s| s.listener().is_due(self.now)) {
-            self.accept_status_clients();
-        }
-    }
-
-    fn go_on_with_children(&mut self) {
-        self.children.read_on();
-        self.children.on_time(&self.sources, self.now);
-    }
-
-    fn go_on_with_helpers(&mut self) {
-        self.helpers.on_time(self.now, &self.sources);
-        self.collect();
-    }
-
-    fn go_on_with_recorder(&mut self) {
-        if let Some(recorder) = &mut self.recorder {
-            recorder.on_time(self.now);
-        }
+        self.work.read_links(read.came);
     }
 
     /// Takes what children and helpers have brought.
-    fn collect(&mut self) {
-        for finished in self.children.take_finished() {
-            self.program_ended(finished);
-        }
-        while let Some(Delivery { caller, reply, file }) = self.helpers.poll_reply() {
+    fn go_on_with_helpers(&mut self) {
+        let work = &mut self.work;
+        work.helpers.on_time(work.now, &work.sources);
+        work.take_finished();
+        while let Some(Delivery { caller, reply, file }) = self.work.helpers.poll_reply() {
             match caller {
-                Caller::Job(job) => self.helper_replied(job, reply, file),
-                Caller::Coldplug => self.coldplug_replied(&reply),
-                Caller::Rules => self.rules_were_looked_at(&reply),
-                Caller::Reload => self.rules_were_read(&reply),
-                Caller::Trigger { follow_up, again } => self.triggered(follow_up, again, &reply),
+                Caller::Job(job) => self.work.helper_replied(job, reply, file),
+                Caller::Coldplug => self.coldplug.replied(&mut self.work, &reply),
+                Caller::Rules => self.with_rules(|rules, on| rules.were_looked_at(on, &reply)),
+                Caller::Reload => self.with_rules(|rules, on| rules.were_read(on, &reply)),
+                Caller::Trigger { follow_up, again } => {
+                    follow_up::triggered(&mut self.work, follow_up, again, &reply);
+                }
                 Caller::ReRead { devpath, follow_up } => {
-                    self.partitions_re_read(devpath.as_ref(), &reply);
-                    self.end_follow_up(follow_up);
+                    follow_up::partitions_re_read(&mut self.work, devpath.as_ref(), &reply);
+                    follow_up::end(&mut self.work, follow_up);
                 }
             }
+        }
+    }
+
+    fn read_watches(&mut self) {
+        self.work.stores.watches.read();
+        self.work.stores.take_folder_changes();
+        while let Some(id) = self.work.stores.watches.poll_written() {
+            follow_up::node_was_written(&mut self.work, &id);
         }
     }
 
     /// Whether there is something for the engine.
     fn has_work(&self) -> bool {
-        !self.is_through() || self.may_start() || self.engine.can_go_on()
+        !self.work.is_through() || self.may_start() || self.work.engine.can_go_on()
     }
 
     /// When there will be.
     fn works_at(&self) -> Option<Now> {
-        let may_start = self.rules.hold_until().filter(|_| self.engine.can_start());
-        [self.engine.poll_timeout(), may_start].into_iter().flatten().min()
+        let engine = &self.work.engine;
+        let may_start = self.rules.hold_until().filter(|_| engine.can_start());
+        [engine.poll_timeout(), may_start].into_iter().flatten().min()
     }
 
     /// First what came in: events are only queued by that. Then, in turns, what jobs have waited for
     /// and new jobs, each until it waits for something: so the oldest job is ended before another
     /// begins, and a thousand jobs that can go on at once do not hold up the next event.
-    fn work(&mut self) {
-        if self.engine.poll_timeout().is_some_and(|at| at <= self.now) {
-            self.inbox.push_back(Input::Tick);
-        }
-        while let Some(input) = self.inbox.pop_front() {
-            self.input(input);
-        }
+    fn do_work(&mut self) {
+        self.work.take_inbox();
         let until = monotonic() + MAX_WORK;
         loop {
-            self.now = monotonic();
-            if self.now >= until {
+            self.work.now = monotonic();
+            if self.work.now >= until {
                 break;
             }
             self.facts_next = !self.facts_next;
-            let fact = if self.facts_next || !self.may_start() { self.facts.pop_front() } else { None };
+            let is_facts_turn = self.facts_next || !self.may_start();
+            let fact = if is_facts_turn { self.work.facts.pop_front() } else { None };
             match fact {
-                Some((job, fact)) => self.learn(job, fact),
+                Some((job, fact)) => self.work.learn(job, fact),
                 None if self.may_start() => {
-                    self.reload_if_due();
+                    self.with_rules(Rules::look_if_due);
                     if self.may_start() {
-                        self.input(Input::Start);
+                        self.work.input(Input::Start);
                     }
                 }
                 None => break,
             }
-            self.drain_replies();
+            self.work.drain_replies();
         }
-        self.go_on_with_one();
-    }
-
-    /// Rules and effects that take long get as much time as all others together.
-    fn go_on_with_one(&mut self) {
-        if self.resting.is_empty() && !self.engine.can_go_on() {
-            return;
-        }
-        self.now = monotonic();
-        self.resting_next = !self.resting_next || !self.engine.can_go_on();
-        let resting = if self.resting_next { self.resting.pop_front() } else { None };
-        match resting {
-            Some((job, fact)) => self.learn(job, fact),
-            None => self.input(Input::GoOn),
-        }
-        self.drain_replies();
+        self.work.go_on_with_one();
     }
 
     /// Whether there is an event to start that does not wait for new rules.
     fn may_start(&self) -> bool {
-        self.engine.can_start() && self.rules.hold_until().is_none_or(|until| self.now >= until)
+        let may_start = |until| self.work.now >= until;
+        self.work.engine.can_start() && self.rules.hold_until().is_none_or(may_start)
     }
 
-    /// Answers that needed no waiting, and what they lead to.
-    fn drain_replies(&mut self) {
-        while let Some(reply) = self.replies.pop_front() {
-            self.input(reply);
-        }
+    fn go_on_compiling(&mut self) {
+        self.with_rules(Rules::go_on_compiling);
     }
 
-    /// One input to the engine, and what it wants then.
-    pub(super) fn input(&mut self, input: Input) {
-        if let Some(recorder) = &mut self.recorder {
-            recorder.record(&input, self.now);
-        }
-        self.stats.inputs += 1;
-        self.stores.turn.begin(self.now);
-        let mut here = Here {
-            stores: &mut self.stores,
-            links: &mut self.links.exchange.table,
-            recorder: self.recorder.as_mut(),
-            levels: &self.job_levels,
-            now: self.now,
-            needs: Vec::new(),
-        };
-        if matches!(&input, Input::Uevent(uevent) if uevent.subsystem == "bus") {
-            here.stores.answers.attributes.forget_buses();
-        }
-        self.engine.handle(input, self.now, &mut here);
-        for (job, need) in here.needs {
-            self.meet(job, need);
-        }
-        while let Some(output) = self.engine.poll_output() {
-            self.on_output(output);
-        }
-        // What could not even be started is over at once.
-        if self.children.has_finished() {
-            self.collect();
+    fn with_rules<R>(&mut self, act: impl FnOnce(&mut Rules, &mut Surroundings) -> R) -> R {
+        let Shell { work, readiness, configuration, .. } = self;
+        act(&mut self.rules, &mut Surroundings { work, readiness, configuration })
+    }
+
+    fn mend_run_folder(&mut self) {
+        let sockets = (self.control.as_mut(), self.status.as_mut());
+        if self.mender.mend(&mut self.work, sockets) {
+            self.coldplug.look_at_all(self.work.now);
         }
     }
 
-    fn on_output(&mut self, output: Output) {
-        if self.job_levels.is_empty() {
-            return self.do_output(output);
+    fn finish_what_failed(&mut self) {
+        if self.exiting {
+            return;
         }
-        let job = output.job();
-        let is_last = matches!(&output, Output::Perform { effect: Effect::Announce { .. }, .. });
-        let level = job.and_then(|job| self.job_levels.get(&job).copied());
-        let usual = log::max_level();
-        log::set_max_level(level.unwrap_or(usual));
-        self.do_output(output);
-        log::set_max_level(usual);
-        if let Some(job) = job.filter(|_| is_last) {
-            self.job_levels.remove(&job);
+        let rules = self.rules.current();
+        if unfinished::go_on(&mut self.work, &mut self.coldplug, rules, self.mender.is_stuck()) {
+            self.mend_run_folder();
         }
     }
 
-    fn do_output(&mut self, output: Output) {
-        match output {
-            Output::Ask { job, ask } => self.begin(job, Task::Ask(ask)),
-            Output::Perform { job, effect } => self.begin(job, Task::Effect(effect)),
-            Output::Run { job, item } => self.begin(job, Task::Run(item)),
-            Output::Busy(busy) => {
-                self.leftovers.set_busy(busy, self.now);
-                self.mark_queue();
-            }
-            Output::LogLevel { job, level: Some(level) } => drop(self.job_levels.insert(job, level)),
-            Output::LogLevel { job, level: None } => drop(self.job_levels.remove(&job)),
-            Output::Log { level, text } => log::log!(level, "{text}"),
+    /// Looks for what was lost, removes what is gone, triggers what is there.
+    fn go_on_with_devices(&mut self) {
+        if self.exiting {
+            (self.coldplug, self.resync) = (Coldplug::default(), Resync::default());
+            return;
         }
-    }
-
-    /// The file that `settle` looks at.
-    pub(super) fn mark_queue(&mut self) {
-        self.queue_file.set(!self.engine.is_idle() || self.stores.follow_ups.oldest().is_some());
+        let is_read = self.work.is_read();
+        let is_quiet = is_read && self.work.engine.queue_len().0 == 0;
+        if self.coldplug.is_resync_due(self.work.now, is_quiet) {
+            self.resync.start_scan();
+        }
+        self.resync.go_on(&mut self.work, &mut self.coldplug, is_read);
+        self.coldplug.go_on(&mut self.work, is_read);
     }
 
     /// What waits for an idle loop.
     fn rest_if_idle(&mut self) {
-        if self.inbox.is_empty() && !self.intake.is_ready() && !self.stores.watches.is_ready() {
-            self.mark_queue();
-            self.close_waiting_clients();
-            if let Some(recorder) = &mut self.recorder {
-                recorder.flush(self.now);
-            }
-            let is_waiting = !self.readiness.is_ready();
-            if is_waiting && self.links.is_settled() && self.is_coldplug_through() {
-                self.readiness.set_ready(self.now);
-            }
+        if !self.work.is_read() || self.work.stores.watches.is_ready() {
+            return;
+        }
+        self.work.mark_queue();
+        if let Some(control) = &mut self.control {
+            control.on_idle(self.rules.are_asked_for());
+        }
+        if let Some(recorder) = &mut self.work.recorder {
+            recorder.flush(self.work.now);
+        }
+        if !self.readiness.is_ready()
+            && self.work.links.is_settled()
+            && self.coldplug.is_all_through(&self.work, self.resync.is_scanning())
+        {
+            self.readiness.set_ready(self.work.now);
         }
     }
 
-    /// Starts a program for a job, in its environment and within its time; its end goes to
-    /// `program_ended` of [`super::answer`].
-    pub fn run_program(&mut self, job: JobId, purpose: Purpose, command: &BStr) {
-        let Some(event) = self.engine.event(job) else { return };
-        let env = children::environment(event, &self.globals);
-        let title = event.title().to_string();
-        let started = self.engine.job_started(job).unwrap_or(self.now);
-        let budget = Budget::new(started, self.settings.event_timeout);
-        let device = event.device.devpath.clone();
-        let wanted = Wanted { job, purpose, event: title, device, command: command.to_owned(), env, budget };
-        self.stats.children += 1;
-        self.children.spawn(&self.sources, wanted, self.now);
-    }
-
-    /// Has a helper perform an operation for a job, within the job's time.
-    pub fn ask_helper(&mut self, job: JobId, operation: Operation) {
-        let started = self.engine.job_started(job).unwrap_or(self.now);
-        let file = self.stores.locks.take_passed(job, &operation);
-        let order = Order { operation, file };
-        self.request_helper(Caller::Job(job), order, started + self.settings.event_timeout);
-    }
-
-    /// Has a helper perform an operation for anyone.
-    pub fn request_helper(&mut self, caller: Caller, order: impl Into<Order>, deadline: Now) {
-        self.stats.helper_requests += 1;
-        self.helpers.request(caller, order, deadline, self.now, &self.sources);
-    }
-
-    /// Has a job told (`link_is_known` of [`super::answer`]) when the table knows this link, or knows
-    /// that it is not there.
-    pub fn park_for_link(&mut self, job: JobId, ifindex: IfIndex) {
-        self.links.park(job, ifindex, self.now);
-    }
-
-    /// The same when the kernel has told this link anew.
-    pub fn park_for_refresh(&mut self, job: JobId, ifindex: IfIndex, statistics: bool) {
-        self.links.refresh(job, ifindex, statistics, self.now);
-    }
-
-    /// Sends an rtnetlink request for a job. The reply goes to `rtnl_replied` or `driver_is_known` of
-    /// [`super::answer`], as `what` says.
-    pub fn request_rtnl(&mut self, job: JobId, what: fn(JobId) -> RtnlFor, request: Vec<u8>) {
-        let started = self.engine.job_started(job).unwrap_or(self.now);
-        let deadline = started + self.settings.event_timeout;
-        self.links.request(request, what(job), deadline);
-    }
-
     fn on_signals(&mut self) {
-        loop {
-            let signal = match self.signals.as_ref().map(SignalFd::read) {
-                Some(Ok(signal)) => signal,
-                _ => return,
-            };
+        while let Ok(signal) = self.signals.read() {
             match signal {
-                libc::SIGHUP => self.reload(),
+                libc::SIGHUP => self.with_rules(Rules::reload),
                 _ => self.exit(),
             }
         }
     }
 
     /// Finishes what runs, starts nothing else, then ends.
-    pub fn exit(&mut self) {
+    fn exit(&mut self) {
         if !self.exiting {
             log::debug!("Ending when running events are finished");
             self.exiting = true;
-            self.readiness.stopping(self.now);
-            self.inbox.push_back(Input::Exit);
+            self.readiness.stopping(self.work.now);
+            self.work.inbox.push_back(Input::Exit);
         }
     }
 
-    /// Whether there were some.
-    fn read_uevents(&mut self) -> bool {
-        let before = self.inbox.len();
-        if self.intake.is_ready() {
-            let lost = self.intake.read(&mut self.inbox, &mut self.stats);
-            if lost {
-                self.start_resync();
+    fn accept_clients(&mut self) {
+        let Some(control) = &mut self.control else { return };
+        let accepted = control.accept(&self.work.sources, self.work.now);
+        accepted.into_iter().for_each(|id| self.on_client(id));
+    }
+
+    /// Accepts whom it could not accept before, and reads on where a client has sent more than one turn's share.
+    fn go_on_with_clients(&mut self) {
+        let Some(control) = &mut self.control else { return };
+        let unread = control.take_unread();
+        if control.listener().is_due(self.work.now) {
+            self.accept_clients();
+        }
+        unread.into_iter().for_each(|id| self.on_client(id));
+    }
+
+    fn on_client(&mut self, id: u64) {
+        for action in self.control.as_mut().map(|control| control.read(id)).unwrap_or_default() {
+            match action {
+                ClientAction::Do(message) => self.do_message(message),
+                // Whatever was sent before this moment is read before the client is let go.
+                ClientAction::WaitForIdle => {
+                    self.work.intake.set_ready();
+                    self.work.stores.watches.set_ready();
+                }
+                ClientAction::Report(error) => {
+                    log::warn!(target: quota::CLIENTS, "A client's message has no effect: {error}");
+                }
+                ClientAction::Close => {}
             }
         }
-        self.inbox.len() > before
     }
 
-    fn read_watches(&mut self) {
-        self.stores.watches.read();
-        self.stores.take_folder_changes();
-        while let Some(id) = self.stores.watches.poll_written() {
-            self.node_was_written(&id);
+    /// What a client of the control socket wants.
+    fn do_message(&mut self, message: Message) {
+        log::debug!("Told to: {message:?}");
+        match message {
+            Message::SetLogLevel(level) => set_log_level(level),
+            Message::StopExecQueue => self.work.inbox.push_back(Input::StopQueue),
+            Message::StartExecQueue => self.work.inbox.push_back(Input::StartQueue),
+            Message::Reload => self.with_rules(Rules::reload),
+            Message::SetEnv { name, value } => self.work.set_global(name, value),
+            Message::SetChildrenMax(max) => self.work.set_children_max(max),
+            Message::Exit => self.exit(),
+            Message::End | Message::Ping => {}
         }
     }
 
-    /// A property for all events from here on; an empty value unsets it.
-    pub(super) fn set_global(&mut self, name: BString, value: BString) {
-        match value.is_empty() {
-            true => drop(self.globals.remove(&name)),
-            false => drop(self.globals.insert(name.clone(), value.clone())),
-        }
-        self.inbox.push_back(Input::SetGlobal { name, value });
+    fn accept_status_clients(&mut self) {
+        let Some(status) = &mut self.status else { return };
+        let accepted = status.accept(&self.work.sources, self.work.now);
+        accepted.into_iter().for_each(|id| self.on_status_client(id));
     }
 
-    /// The level of the log from here on, as syslog counts.
-    pub(super) fn set_log_level(&mut self, level: u8) {
-        if let Some(level) = crate::model::parse_log_level(level.to_string().as_bytes()) {
-            log::set_max_level(level);
+    fn go_on_with_status(&mut self) {
+        if self.status.as_ref().is_some_and(|status| status.listener().is_due(self.work.now)) {
+            self.accept_status_clients();
         }
     }
 
-    /// Programs at one time; 0: by the size of the machine.
-    pub(super) fn set_children_max(&mut self, max: u32) {
-        self.settings.children_max = usize::try_from(max).ok().filter(|&max| max > 0);
-        self.children.set_max(children_max(&self.settings));
+    /// Answers what a client of the status socket asks for.
+    fn on_status_client(&mut self, id: u64) {
+        let Some(server) = &mut self.status else { return };
+        server.go_on(id);
+        let Some(request) = server.request(id) else { return };
+        let json = match request.as_str() {
+            "status" => serde_json::to_string(&self.status()),
+            "findings" => serde_json::to_string(self.rules.findings()),
+            "links" => serde_json::to_string(&link_rows(&self.work.links.exchange.table)),
+            _ => Ok(r#"{"error":"ask for status, links or findings"}"#.to_owned()),
+        };
+        if let (Some(server), Ok(json)) = (&mut self.status, json) {
+            server.answer(id, json);
+        }
+    }
+
+    fn status(&self) -> Status {
+        let (rule_files, rule_lines) = self.rules.size();
+        Status {
+            ready: self.readiness.is_ready(),
+            exiting: self.exiting,
+            clients: self.control.as_ref().map_or(0, Control::clients),
+            rule_files,
+            rule_lines,
+            ..Status::of(&self.work)
+        }
     }
 }
 
-/// Programs at one time under these settings.
-pub fn children_max(settings: &Settings) -> usize {
-    let computed = || config::default_children_max(process::cpus(), process::memory());
-    settings.children_max.unwrap_or_else(computed)
+/// The level of the log from here on, as syslog counts.
+fn set_log_level(level: u8) {
+    if let Some(level) = crate::model::parse_log_level(level.to_string().as_bytes()) {
+        log::set_max_level(level);
+    }
 }

@@ -7,7 +7,7 @@ use super::options::CommandLine;
 use super::questions::Questions;
 use super::readiness::Readiness;
 use super::recorder::Recorder;
-use super::shell::{Shell, Stats, children_max};
+use super::shell::Shell;
 use super::sources::children::Children;
 use super::sources::control::{self, Control};
 use super::sources::intake::{self, Intake};
@@ -15,14 +15,18 @@ use super::sources::links::Links;
 use super::sources::passed::Passed;
 use super::sources::source::{Source, Sources};
 use super::sources::status::{self, StatusServer};
+use super::stats::Stats;
 use super::upkeep::coldplug::Coldplug;
+use super::upkeep::configuration::{Configuration, engine_config};
 use super::upkeep::leftovers::Leftovers;
+use super::upkeep::mend::Mender;
 use super::upkeep::queue_file::QueueFile;
 use super::upkeep::reload::Rules;
 use super::upkeep::resync::Resync;
+use super::upkeep::{follow_up, static_nodes};
+use super::work::{Work, children_max};
 use crate::builtin::Builtins;
-use crate::builtin::naming_scheme::Flag;
-use crate::engine::{Engine, EngineConfig};
+use crate::engine::Engine;
 use crate::helper::pool::{Executable, Launcher, Pool};
 use crate::helper::writer;
 use crate::model::Now;
@@ -41,7 +45,7 @@ use crate::world::files::Files;
 use crate::world::logger;
 use crate::world::watch_dir::WatchDir;
 use crate::world::watches::Watches;
-use crate::world::{OWN_EXECUTABLE, Roots, Sysfs, database, missing_parts, nodes, open_own_executable};
+use crate::world::{OWN_EXECUTABLE, Roots, Sysfs, database, missing_parts, open_own_executable};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
 use std::io::{self, Read};
@@ -113,9 +117,9 @@ pub fn run(line: CommandLine) -> Result<(), Failure> {
     let status = format!("Processing with {} children at max", children_max(&settings));
     let readiness = Readiness::new(&text, ready_fd, parent, status, monotonic());
     let mut shell = assemble(line, settings, &launcher, sockets, builtins, rules, readiness)?;
-    shell.helpers.reap_when_ended(ready_writer.flatten());
+    shell.work.helpers.reap_when_ended(ready_writer.flatten());
     let ended = shell.run().map_err(|e| format!("Cannot wait for events: {e}"));
-    if let Some(recorder) = shell.recorder.take() {
+    if let Some(recorder) = shell.work.recorder.take() {
         recorder.finish();
     }
     // The kernel takes thousands of small pieces back faster than we could.
@@ -302,18 +306,6 @@ fn read_rules(line: &CommandLine, settings: &Settings) -> Rules {
     Rules::read(&line.roots, &line.rules_dirs, settings.resolve_names, monotonic())
 }
 
-/// The part of the settings that the engine goes by.
-pub(super) fn engine_config(settings: &Settings, roots: &Roots, builtins: &Builtins) -> EngineConfig {
-    EngineConfig {
-        event_timeout: settings.event_timeout,
-        exec_delay: settings.exec_delay,
-        blockdev_read_only: settings.blockdev_read_only,
-        strict_names: builtins.naming_scheme().has(Flag::ReplaceStrictly),
-        in_initrd: config::in_initrd(roots),
-        ..EngineConfig::default()
-    }
-}
-
 /// What `--events` names, whole. Waits as long as somebody still writes it, so signals must end us still.
 fn read_events(path: &Path) -> Result<Vec<u8>, Failure> {
     let mut content = Vec::new();
@@ -386,51 +378,55 @@ fn assemble(
         stores.answers.attributes.distrust_links();
     }
     let intake = open_intake(events.as_deref(), sockets.uevents, &sources)?;
-    let mut shell = Shell {
+    let control = sockets.control.map(|s| Control::new(s, &sources)).transpose().map_err(failed)?;
+    let status = sockets.status.map(|s| StatusServer::new(s, &sources)).transpose().map_err(failed)?;
+    let mut work = Work {
         sysfs: Sysfs::new(&line.roots),
+        settings: settings.clone(),
         engine: Engine::new(config, rules.current().clone()),
         inbox: VecDeque::new(),
         replies: VecDeque::new(),
         facts: VecDeque::new(),
-        facts_next: false,
         resting: VecDeque::new(),
         resting_next: false,
+        sources,
         intake,
         links,
         children,
         helpers: Pool::new(launcher.clone()),
-        control: sockets.control.map(|s| Control::new(s, &sources)).transpose().map_err(failed)?,
-        status: sockets.status.map(|s| StatusServer::new(s, &sources)).transpose().map_err(failed)?,
-        signals: Some(signals),
-        rules,
-        coldplug: Coldplug::default(),
-        resync: Resync::default(),
-        readiness,
         leftovers: Leftovers::new(&line.roots),
+        queue_file: QueueFile::new(&line.roots),
         recorder,
         stats: Stats::default(),
         stores,
         questions: Questions::default(),
         globals: BTreeMap::new(),
         job_levels: HashMap::new(),
-        queue_file: QueueFile::new(&line.roots),
-        is_unmendable: false,
-        exiting: false,
         now,
         roots: line.roots,
-        configured: settings.clone(),
-        overrides: line.overrides,
-        settings,
-        poll,
-        sources,
     };
-    shell.set_up_static_nodes();
-    shell.restore_watches();
-    shell.look_for_leftovers();
+    static_nodes::set_up(&mut work, rules.current());
+    follow_up::restore_watches(&mut work);
+    let (mut coldplug, mut resync) = (Coldplug::default(), Resync::default());
+    resync.look_for_leftovers(&work);
     if line.coldplug {
-        shell.start_coldplug();
+        coldplug.start(&work);
     }
-    Ok(shell)
+    Ok(Shell {
+        poll,
+        work,
+        facts_next: false,
+        control,
+        status,
+        signals,
+        rules,
+        configuration: Configuration { configured: settings, overrides: line.overrides },
+        coldplug,
+        resync,
+        mender: Mender::default(),
+        readiness,
+        exiting: false,
+    })
 }
 
 /// Has the loop told of what is watched.
@@ -443,19 +439,4 @@ fn watch(watches: &Watches, sources: &Sources) -> io::Result<()> {
 
 fn watch_dir(udev: &Dir) -> Option<WatchDir> {
     WatchDir::open(udev).inspect_err(|error| log::warn!("Cannot note which nodes are watched: {error}")).ok()
-}
-
-impl Shell {
-    /// Owner and mode of nodes that are there without an event (rules.md 8.10).
-    pub(super) fn set_up_static_nodes(&mut self) {
-        if let Err(error) = nodes::sweep_static_node_tags(&self.roots) {
-            log::warn!("Cannot clean the tags of static nodes: {error}");
-        }
-        for node in &self.rules.current().static_nodes {
-            if let Err(errno) = nodes::apply_static_node(&self.roots, node) {
-                log::warn!("Cannot set up the static node {}: {errno}", node.name);
-                self.stores.unfinished.static_nodes |= errno.is_shortage();
-            }
-        }
-    }
 }

@@ -5,10 +5,8 @@
 //! client that waits is let go when all uevents that were readable are in the queue; a client that never
 //! stops sending holds up nobody.
 
-use super::super::shell::Shell;
 use super::listener::Listener;
 use super::source::{Source, Sources};
-use crate::engine::Input;
 use crate::model::Now;
 use crate::model::control::{ClientAction, Connection, DATAGRAM_LEN, Message};
 use crate::sys::unix::{self, Credentials};
@@ -77,7 +75,7 @@ impl Control {
     }
 
     /// Takes all that want to connect.
-    fn accept(&mut self, sources: &Sources, now: Now) -> Vec<u64> {
+    pub(crate) fn accept(&mut self, sources: &Sources, now: Now) -> Vec<u64> {
         let mut accepted = Vec::new();
         while let Some(socket) = self.listener.accept(now) {
             if !is_root(&socket) {
@@ -117,8 +115,13 @@ impl Control {
         !self.unread.is_empty()
     }
 
+    /// Clients that have sent more than one turn's share.
+    pub(crate) fn take_unread(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.unread)
+    }
+
     /// Reads what a client has sent, or this turn's share of it.
-    fn read(&mut self, id: u64) -> Vec<ClientAction> {
+    pub(crate) fn read(&mut self, id: u64) -> Vec<ClientAction> {
         let mut actions = Vec::new();
         // One byte more than a datagram, so that a longer one shows.
         let mut buffer = [0; DATAGRAM_LEN + 1];
@@ -151,7 +154,7 @@ impl Control {
     }
 
     /// Lets those go that waited for this; those that have asked for a reload not before it is over.
-    fn on_idle(&mut self, is_reloading: bool) {
+    pub(crate) fn on_idle(&mut self, is_reloading: bool) {
         let waits = |client: &Client| is_reloading && client.wants_reload;
         self.clients.retain(|_, client| waits(client) || !client.connection.on_idle());
     }
@@ -205,56 +208,6 @@ pub(crate) fn listen_when_free(path: &Path) -> io::Result<OwnedFd> {
                 std::thread::sleep(LOOK);
             }
             other => return other,
-        }
-    }
-}
-
-impl Shell {
-    pub(crate) fn accept_clients(&mut self) {
-        let accepted = self.control.as_mut().map(|c| c.accept(&self.sources, self.now)).unwrap_or_default();
-        accepted.into_iter().for_each(|id| self.on_client(id));
-    }
-
-    /// Reads on where a client has sent more than one turn's share.
-    pub(crate) fn read_clients(&mut self) {
-        let unread = self.control.as_mut().map(|c| std::mem::take(&mut c.unread)).unwrap_or_default();
-        unread.into_iter().for_each(|id| self.on_client(id));
-    }
-
-    pub(crate) fn on_client(&mut self, id: u64) {
-        for action in self.control.as_mut().map(|c| c.read(id)).unwrap_or_default() {
-            match action {
-                ClientAction::Do(message) => self.do_message(message),
-                ClientAction::Report(error) => {
-                    log::warn!(target: quota::CLIENTS, "A client's message has no effect: {error}");
-                }
-                ClientAction::Close => {}
-                // Whatever was sent before this moment is read before the client is let go.
-                ClientAction::WaitForIdle => {
-                    self.intake.set_ready();
-                    self.stores.watches.set_ready();
-                }
-            }
-        }
-    }
-
-    fn do_message(&mut self, message: Message) {
-        log::debug!("Told to: {message:?}");
-        match message {
-            Message::SetLogLevel(level) => self.set_log_level(level),
-            Message::StopExecQueue => self.inbox.push_back(Input::StopQueue),
-            Message::StartExecQueue => self.inbox.push_back(Input::StartQueue),
-            Message::Reload => self.reload(),
-            Message::SetEnv { name, value } => self.set_global(name, value),
-            Message::SetChildrenMax(max) => self.set_children_max(max),
-            Message::Exit => self.exit(),
-            Message::End | Message::Ping => {}
-        }
-    }
-
-    pub(crate) fn close_waiting_clients(&mut self) {
-        if let Some(control) = &mut self.control {
-            control.on_idle(self.rules.are_asked_for());
         }
     }
 }

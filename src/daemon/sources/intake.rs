@@ -3,7 +3,7 @@
 //! Must stay true: only what the kernel itself has sent is believed (port 0, root's credentials, the
 //! kernel's form); a lost message is noticed; a turn takes a bounded number.
 
-use super::super::shell::Stats;
+use super::super::stats::Stats;
 use super::source::{Source, Sources};
 use crate::engine::Input;
 use crate::model::Uevent;

@@ -5,7 +5,8 @@
 //! end of file; put together they are one JSON text. Asking changes nothing and waits for nothing: what a client has not yet read is
 //! kept for it, within bounds, and whoever came first and does not read is let go for those who do.
 
-use super::super::shell::{Shell, Stats};
+use super::super::stats::Stats;
+use super::super::work::Work;
 use super::control::is_root;
 use super::listener::Listener;
 use super::source::{Source, Sources};
@@ -169,7 +170,7 @@ impl StatusServer {
         &self.listener
     }
 
-    fn accept(&mut self, sources: &Sources, now: Now) -> Vec<u64> {
+    pub(crate) fn accept(&mut self, sources: &Sources, now: Now) -> Vec<u64> {
         let mut accepted = Vec::new();
         while let Some(socket) = self.listener.accept(now) {
             let id = self.next_id;
@@ -192,7 +193,7 @@ impl StatusServer {
     }
 
     /// What a client asks for; None if it has not said it yet, has been answered, or has gone.
-    fn request(&mut self, id: u64) -> Option<String> {
+    pub(crate) fn request(&mut self, id: u64) -> Option<String> {
         let client = self.clients.get(&id).filter(|client| client.unsent.is_none())?;
         let mut buffer = [0; 64];
         match unix::receive(client.socket.as_fd(), &mut buffer) {
@@ -208,7 +209,7 @@ impl StatusServer {
     }
 
     /// Answers; the client is hung up on when it has all of it.
-    fn answer(&mut self, id: u64, json: String) {
+    pub(crate) fn answer(&mut self, id: u64, json: String) {
         if let Some(client) = self.clients.get_mut(&id) {
             client.unsent = Some(json.into_bytes().into());
             self.go_on(id);
@@ -219,65 +220,46 @@ impl StatusServer {
     }
 
     /// The client may take more of its answer.
-    fn go_on(&mut self, id: u64) {
+    pub(crate) fn go_on(&mut self, id: u64) {
         if self.clients.get_mut(&id).is_some_and(|client| !client.send()) {
             self.clients.remove(&id);
         }
     }
 }
 
-impl Shell {
-    pub(crate) fn accept_status_clients(&mut self) {
-        let accepted = self.status.as_mut().map(|s| s.accept(&self.sources, self.now)).unwrap_or_default();
-        accepted.into_iter().for_each(|id| self.on_status_client(id));
-    }
-
-    pub(crate) fn on_status_client(&mut self, id: u64) {
-        let Some(server) = &mut self.status else { return };
-        server.go_on(id);
-        let Some(request) = server.request(id) else { return };
-        let json = match request.as_str() {
-            "status" => serde_json::to_string(&self.status()),
-            "findings" => serde_json::to_string(self.rules.findings()),
-            "links" => serde_json::to_string(&link_rows(&self.links.exchange.table)),
-            _ => Ok(r#"{"error":"ask for status, links or findings"}"#.to_owned()),
-        };
-        if let (Some(server), Ok(json)) = (&mut self.status, json) {
-            server.answer(id, json);
-        }
-    }
-
-    fn status(&self) -> Status {
-        let (waiting, running) = self.engine.queue_len();
-        let (children_running, children_waiting) = self.children.load();
-        let (helpers_working, helper_requests_waiting) = self.helpers.load();
-        let (rule_files, rule_lines) = self.rules.size();
+impl Status {
+    /// What the work on events shows; of the rest nothing is known here.
+    pub(crate) fn of(work: &Work) -> Status {
+        let (waiting, running) = work.engine.queue_len();
+        let (children_running, children_waiting) = work.children.load();
+        let (helpers_working, helper_requests_waiting) = work.helpers.load();
+        let table = &work.links.exchange.table;
         Status {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            ready: self.readiness.is_ready(),
-            exiting: self.exiting,
+            ready: false,
+            exiting: false,
             log_level: log::max_level().as_str().to_ascii_lowercase(),
             waiting,
             running,
-            jobs: self.engine.status(),
-            counters: self.engine.counters(),
-            now: self.now.as_secs_f64(),
-            turns: self.stats,
+            jobs: work.engine.status(),
+            counters: work.engine.counters(),
+            now: work.now.as_secs_f64(),
+            turns: work.stats,
             children_running,
             children_waiting,
-            children_max: self.children.max(),
+            children_max: work.children.max(),
             helpers_working,
             helper_requests_waiting,
-            slow_helpers: self.helpers.slow().into_iter().chain(self.links.slow()).collect(),
-            links: self.links.exchange.table.len(),
-            links_stale: self.links.is_live() && self.links.exchange.table.is_stale(),
-            link_overruns: self.links.overruns,
-            jobs_waiting_for_links: self.links.parked(),
-            watches: self.stores.watches.len(),
-            clients: self.control.as_ref().map_or(0, |c| c.clients()),
-            rule_files,
-            rule_lines,
+            slow_helpers: work.helpers.slow().into_iter().chain(work.links.slow()).collect(),
+            links: table.len(),
+            links_stale: work.links.is_live() && table.is_stale(),
+            link_overruns: work.links.overruns,
+            jobs_waiting_for_links: work.links.parked(),
+            watches: work.stores.watches.len(),
+            clients: 0,
+            rule_files: 0,
+            rule_lines: 0,
         }
     }
 }

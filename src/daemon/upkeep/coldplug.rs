@@ -7,8 +7,7 @@
 //! looked at once more ([`super::resync`]); it comes to an end however small the buffer is (batches shrink
 //! when what we trigger is lost itself) and however much the machine has to say.
 
-use super::super::shell::{Caller, Shell};
-use super::resync::Resync;
+use super::super::work::{Caller, Work};
 use crate::helper::messages::MAX_MESSAGE;
 use crate::model::operation::{Operation, OperationReply};
 use crate::model::{Now, SeqNum, Trigger};
@@ -136,27 +135,28 @@ impl Coldplug {
     }
 
     /// Has these triggered, in this order.
-    pub(crate) fn add(&mut self, wanted: impl IntoIterator<Item = (Trigger, BString)>) {
+    fn add(&mut self, wanted: impl IntoIterator<Item = (Trigger, BString)>) {
         self.started = true;
         self.through = None;
         self.waiting.extend(wanted);
     }
 
-    fn resync_after(&mut self, now: Now) {
+    /// All devices are looked at as soon as it is quiet.
+    pub(crate) fn look_at_all(&mut self, now: Now) {
         self.resync_at = Some(now + QUIET);
         self.resync_by.get_or_insert(now + LATEST);
     }
 
     /// Events were lost, perhaps those that we have caused ourselves.
-    fn on_loss(&mut self, now: Now) {
-        self.resync_after(now);
+    pub(crate) fn on_loss(&mut self, now: Now) {
+        self.look_at_all(now);
         if self.started {
             self.batch = (self.batch / 4).max(1);
         }
     }
 
     /// Whether it is time to look for what was lost.
-    fn is_resync_due(&mut self, now: Now, is_quiet: bool) -> bool {
+    pub(crate) fn is_resync_due(&mut self, now: Now, is_quiet: bool) -> bool {
         if self.resync_at.is_none_or(|at| at > now) {
             return false;
         }
@@ -202,79 +202,52 @@ impl Coldplug {
         }
         Some((first, batch))
     }
-}
 
-impl Shell {
-    /// Triggers every device, in the order of interop.md 7.3.
-    pub(crate) fn start_coldplug(&mut self) {
+    /// Has every device triggered, in the order of interop.md 7.3.
+    pub(crate) fn start(&mut self, work: &Work) {
         let prioritized = PRIORITIZED.map(BString::from);
-        let found = Enumerator::new(&self.sysfs, &self.roots.run).enumerate(
+        let found = Enumerator::new(&work.sysfs, &work.roots.run).enumerate(
             Kind::All,
             &Filter::default(),
             &prioritized,
         );
         log::debug!("Triggering {} devices", found.len());
-        let wanted: Vec<_> = found.iter().map(|f| (Trigger::Add, self.syspath(&f.devpath))).collect();
-        self.coldplug.add(wanted);
+        self.trigger(work, found.into_iter().map(|found| (Trigger::Add, found.devpath)));
     }
 
-    /// Whether what was triggered at the start, if anything was, is through.
-    pub(crate) fn is_coldplug_through(&mut self) -> bool {
-        if !self.coldplug.started {
-            return true;
-        }
-        if self.resync.is_scanning() {
-            return false;
-        }
-        let open = Reached { event: self.engine.oldest(), follow_up: self.stores.follow_ups.oldest() };
-        let newest = Reached { event: self.engine.newest(), follow_up: self.stores.follow_ups.newest() };
-        self.coldplug.is_through(open, newest)
+    /// Has these triggered, by devpath, in this order.
+    pub(crate) fn trigger(&mut self, work: &Work, wanted: impl IntoIterator<Item = (Trigger, BString)>) {
+        self.add(wanted.into_iter().map(|(action, devpath)| (action, work.syspath(&devpath))));
     }
 
-    pub(crate) fn syspath(&self, devpath: &[u8]) -> BString {
-        self.sysfs.path(devpath).into_os_string().into_encoded_bytes().into()
+    /// Whether what was triggered, if anything was, is through. `is_scanning`: more is about to be.
+    pub(crate) fn is_all_through(&mut self, work: &Work, is_scanning: bool) -> bool {
+        let (engine, follow_ups) = (&work.engine, &work.stores.follow_ups);
+        let open = Reached { event: engine.oldest(), follow_up: follow_ups.oldest() };
+        let newest = Reached { event: engine.newest(), follow_up: follow_ups.newest() };
+        !self.started || (!is_scanning && self.is_through(open, newest))
     }
 
-    /// Events were lost: all devices are looked at as soon as it is quiet.
-    pub(crate) fn start_resync(&mut self) {
-        self.coldplug.on_loss(self.now);
-        self.links.exchange.table.lose();
-    }
-
-    /// All devices are looked at as soon as it is quiet: their records are gone.
-    pub(crate) fn look_at_all_devices(&mut self) {
-        self.coldplug.resync_after(self.now);
-    }
-
-    /// The next batch, if the time has come for it.
-    pub(crate) fn go_on_with_coldplug(&mut self) {
-        if self.exiting {
-            (self.coldplug, self.resync) = (Coldplug::default(), Resync::default());
+    /// The next batch, if the time has come for it. `is_read`: all uevents that had come are in the queue.
+    pub(crate) fn go_on(&mut self, work: &mut Work, is_read: bool) {
+        if self.in_flight.is_some() {
             return;
         }
-        let is_read = self.inbox.is_empty() && !self.intake.is_ready();
-        let waiting = self.engine.queue_len().0;
-        if self.coldplug.is_resync_due(self.now, is_read && waiting == 0) {
-            self.start_scan();
-        }
-        self.go_on_with_resync(is_read);
-        if self.coldplug.in_flight.is_some() {
+        let is_busy = work.engine.queue_len().0 > MAX_QUEUED || !is_read || self.failures > 0;
+        if is_busy && work.now < self.patient_until {
             return;
         }
-        let is_busy = waiting > MAX_QUEUED || !is_read || self.coldplug.failures > 0;
-        if is_busy && self.now < self.coldplug.patient_until {
-            return;
-        }
-        let Some((action, syspaths)) = self.coldplug.take_batch() else { return };
-        self.coldplug.in_flight = Some((action, syspaths.clone()));
+        let Some((action, syspaths)) = self.take_batch() else { return };
+        self.in_flight = Some((action, syspaths.clone()));
         let operation = Operation::Trigger { text: action.text().into(), syspaths };
-        self.request_helper(Caller::Coldplug, operation, self.now + LIMIT);
+        work.request_helper(Caller::Coldplug, operation, work.now + LIMIT);
     }
 
-    pub(crate) fn coldplug_replied(&mut self, reply: &OperationReply) {
-        self.coldplug.on_reply(reply, self.now);
+    /// The batch has its reply.
+    pub(crate) fn replied(&mut self, work: &mut Work, reply: &OperationReply) {
+        self.on_reply(reply, work.now);
         // What the batch caused is read before anyone calls it through.
-        self.intake.set_ready();
+        work.intake.set_ready();
     }
 }
 

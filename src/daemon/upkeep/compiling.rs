@@ -4,7 +4,7 @@
 //! Must stay true: the result does not depend on where the portions end; users and groups are those of one moment, and
 //! so are the files.
 
-use super::reload::Findings;
+use super::findings::Findings;
 use crate::builtin::Builtins;
 use crate::model::{Now, ResolveNames};
 use crate::rules::compile::{CompileOptions, Compiled, SourceFile};

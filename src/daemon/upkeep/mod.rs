@@ -4,10 +4,13 @@
 
 pub mod coldplug;
 pub mod compiling;
+pub mod configuration;
+pub mod findings;
+pub mod follow_up;
 pub mod leftovers;
 pub mod mend;
 pub mod queue_file;
 pub mod reload;
 pub mod resync;
+pub mod static_nodes;
 pub mod unfinished;
-pub mod watch;

@@ -8,10 +8,12 @@
 //! costs them that while and no more, and the old rules stay. What was read is compiled in portions ([`super::compiling`]),
 //! while the old rules hold.
 
-use super::super::shell::{self, Caller, Shell};
-use super::super::start;
+use super::super::readiness::Readiness;
 use super::super::trace::RuleText;
+use super::super::work::{Caller, Work};
 use super::compiling::Compiling;
+use super::configuration::Configuration;
+use super::findings::Findings;
 use crate::builtin::host::os_release_places;
 use crate::builtin::link_file;
 use crate::engine::Input;
@@ -29,7 +31,6 @@ use crate::world::config;
 use crate::world::patience;
 use crate::world::rule_files::{Loaded, RuleFiles, Snapshot};
 use bstr::BString;
-use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -58,30 +59,6 @@ const PORTION: Duration = Duration::from_millis(1);
 
 /// Files and folders that are open at one time while files are read.
 const DESCRIPTORS: usize = 4;
-
-/// Bytes of what was found in the rules that are kept for who asks; what is beyond is counted.
-const MAX_FINDINGS: usize = 256 * 1024;
-
-/// Errors and warnings in the rules, for who asked to have them read again.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Findings {
-    pub texts: Vec<String>,
-    /// For which there was no room.
-    pub left_out: usize,
-    #[serde(skip)]
-    bytes: usize,
-}
-
-impl Findings {
-    pub(crate) fn push(&mut self, text: String) {
-        if self.left_out > 0 || self.bytes + text.len() > MAX_FINDINGS {
-            self.left_out += 1;
-        } else {
-            self.bytes += text.len();
-            self.texts.push(text);
-        }
-    }
-}
 
 /// The rules in use, and where they come from.
 pub struct Rules {
@@ -248,67 +225,74 @@ fn try_descriptors() -> io::Result<()> {
     opened.collect::<io::Result<Vec<File>>>().map(drop)
 }
 
-impl Shell {
+/// What a reload is done with, and what it changes beside the rules.
+pub(crate) struct Surroundings<'a> {
+    pub work: &'a mut Work,
+    pub readiness: &'a mut Readiness,
+    pub configuration: &'a mut Configuration,
+}
+
+impl Rules {
     /// Looks at the files if that was long enough ago. Where that has to wait, a helper does, and the old rules
     /// hold until it has seen others.
-    pub(crate) fn reload_if_due(&mut self) {
-        let is_busy = self.rules.is_looked_at || self.rules.under_way.is_some();
-        if is_busy || self.now < self.rules.looked_at + INTERVAL {
+    pub(crate) fn look_if_due(&mut self, on: &mut Surroundings) {
+        let is_busy = self.is_looked_at || self.under_way.is_some();
+        if is_busy || on.work.now < self.looked_at + INTERVAL {
             return;
         }
-        self.rules.looked_at = self.now;
+        self.looked_at = on.work.now;
         if let Err(error) = try_descriptors() {
             // Files that cannot be opened are not gone.
             return log::warn!("Cannot look for changed rules, they stay for now: {error}");
         }
-        let (links, _) = self.stores.answers.builtins.link_files();
-        if self.rules.look_waits || self.rules.are_many() || !self.are_rules_at_hand(false) {
+        let (links, _) = on.work.stores.answers.builtins.link_files();
+        if self.look_waits || self.are_many() || !self.are_at_hand(on, false) {
             let bytes = |folder: &PathBuf| BString::from(folder.as_os_str().as_bytes());
-            let rules = self.rules.files.folders().iter().map(bytes).collect();
+            let rules = self.files.folders().iter().map(bytes).collect();
             let links = links.iter().map(bytes).collect();
-            self.rules.is_looked_at = true;
+            self.is_looked_at = true;
             let operation = Operation::LookAtRules { rules, links };
-            return self.request_helper(Caller::Rules, operation, self.now + HANGS);
+            return on.work.request_helper(Caller::Rules, operation, on.work.now + HANGS);
         }
-        let look = || state_of_rules(&self.rules.files.snapshot(), &link_file::state_of(&links));
+        let look = || state_of_rules(&self.files.snapshot(), &link_file::state_of(&links));
         let (state, waited) = patience::watch(look);
-        self.rules.look_waits |= waited;
-        self.rules_are_in(&state);
+        self.look_waits |= waited;
+        self.found_in(on, &state);
     }
 
     /// A helper has looked at the files.
-    pub(crate) fn rules_were_looked_at(&mut self, reply: &OperationReply) {
-        self.rules.is_looked_at = false;
-        self.rules.looked_at = self.now;
+    pub(crate) fn were_looked_at(&mut self, on: &mut Surroundings, reply: &OperationReply) {
+        self.is_looked_at = false;
+        self.looked_at = on.work.now;
         match reply {
-            OperationReply::State(Ok(state)) => self.rules_are_in(state),
+            OperationReply::State(Ok(state)) => self.found_in(on, state),
             other => {
                 let errno = other.errno().unwrap_or(Errno(libc::EIO));
                 log::warn!("Cannot look for changed rules, they stay for now: {errno}");
-                self.rules.looked_at = self.now + HANGS;
+                self.looked_at = on.work.now + HANGS;
             }
         }
     }
 
     /// Has files read that are in another state than those in use were.
-    fn rules_are_in(&mut self, state: &BString) {
-        let (_, links) = self.stores.answers.builtins.link_files();
-        if *state != state_of_rules(&self.rules.snapshot, links) && self.rules.under_way.is_none() {
-            self.read_rules(false);
+    fn found_in(&mut self, on: &mut Surroundings, state: &BString) {
+        let (_, links) = on.work.stores.answers.builtins.link_files();
+        if *state != state_of_rules(&self.snapshot, links) && self.under_way.is_none() {
+            self.read_anew(on, false);
         }
     }
 
     /// Whether looking at rules and .link files waits for nobody, or reading them and the settings does not.
-    fn are_rules_at_hand(&mut self, with_contents: bool) -> bool {
-        let (links, _) = self.stores.answers.builtins.link_files();
-        let files = &mut self.stores.answers.files;
+    fn are_at_hand(&mut self, on: &mut Surroundings, with_contents: bool) -> bool {
+        let (links, _) = on.work.stores.answers.builtins.link_files();
+        let files = &mut on.work.stores.answers.files;
         let mut is_at_hand = |place: &Path, endings: &[&str]| files.is_at_hand(place, endings, with_contents);
-        let mut all = self.rules.files.folders().iter().all(|folder| is_at_hand(folder, &[".rules"]))
+        let mut all = self.files.folders().iter().all(|folder| is_at_hand(folder, &[".rules"]))
             && links.iter().all(|folder| is_at_hand(folder, &[".link", ".link.d", ".conf"]));
         if with_contents {
-            let folders = config::folders(&self.roots);
-            let [first, second] = os_release_places(&self.roots);
-            let [id, initrd] = ["machine-id", "initrd-release"].map(|name| self.roots.etc.join(name));
+            let folders = config::folders(&on.work.roots);
+            let [first, second] = os_release_places(&on.work.roots);
+            let [id, initrd] = ["machine-id", "initrd-release"].map(|name| on.work.roots.etc.join(name));
             let single = [id, initrd, first, second];
             all = all
                 && folders.iter().all(|folder| is_at_hand(&folder.join("udev.conf"), &[]))
@@ -319,45 +303,45 @@ impl Shell {
     }
 
     /// Reads rules and configuration again where they have changed, whatever the time.
-    pub fn reload(&mut self) {
-        if let Some(reading) = &mut self.rules.under_way {
+    pub(crate) fn reload(&mut self, on: &mut Surroundings) {
+        if let Some(reading) = &mut self.under_way {
             // What it has read by now may be of before.
             reading.again = true;
             return;
         }
-        self.readiness.reloading(self.now);
-        self.read_rules(true);
+        on.readiness.reloading(on.work.now);
+        self.read_anew(on, true);
     }
 
     /// Reads all files at once where that waits for nobody; otherwise a helper does, and new events wait for it a
     /// while. `is_asked`: settings too.
-    fn read_rules(&mut self, is_asked: bool) {
-        self.rules.looked_at = self.now;
+    fn read_anew(&mut self, on: &mut Surroundings, is_asked: bool) {
+        self.looked_at = on.work.now;
         if let Err(error) = try_descriptors() {
-            self.rules.cannot_be_read(&error.to_string());
-            return self.end_reload(is_asked);
+            self.cannot_be_read(&error.to_string());
+            return self.end_reload(on, is_asked);
         }
-        if !self.rules.are_many() && self.are_rules_at_hand(true) {
-            let compiling = self.take_reading(Reading::read(&self.roots, &self.rules.files), is_asked);
-            return self.begin_compiling(compiling, is_asked, false);
+        if !self.are_many() && self.are_at_hand(on, true) {
+            let compiling = self.take_reading(on, Reading::read(&on.work.roots, &self.files), is_asked);
+            return self.begin_compiling(on, compiling, is_asked, false);
         }
         let bytes = |place: &PathBuf| BString::from(place.as_os_str().as_bytes());
-        let Roots { etc, run, local_lib, lib, .. } = &self.roots;
+        let Roots { etc, run, local_lib, lib, .. } = &on.work.roots;
         let roots = Box::new([etc, run, local_lib, lib].map(bytes));
-        let rules = self.rules.files.folders().iter().map(bytes).collect();
-        self.rules.under_way = Some(UnderWay { since: self.now, is_asked, again: false, compiling: None });
-        self.request_helper(Caller::Reload, Operation::ReadRules { roots, rules }, self.now + PATIENCE);
+        let rules = self.files.folders().iter().map(bytes).collect();
+        self.under_way = Some(UnderWay { since: on.work.now, is_asked, again: false, compiling: None });
+        on.work.request_helper(Caller::Reload, Operation::ReadRules { roots, rules }, on.work.now + PATIENCE);
     }
 
     /// A helper has read the files.
-    pub(crate) fn rules_were_read(&mut self, reply: &OperationReply) {
-        let Some(UnderWay { is_asked, again, .. }) = self.rules.under_way.take() else { return };
-        self.rules.looked_at = self.now;
+    pub(crate) fn were_read(&mut self, on: &mut Surroundings, reply: &OperationReply) {
+        let Some(UnderWay { is_asked, again, .. }) = self.under_way.take() else { return };
+        self.looked_at = on.work.now;
         let compiling = match reply {
             OperationReply::Files(Ok(text)) => match Reading::decode(text) {
-                Some(reading) => self.take_reading(reading, is_asked),
+                Some(reading) => self.take_reading(on, reading, is_asked),
                 None => {
-                    self.rules.cannot_be_read("a helper has garbled them");
+                    self.cannot_be_read("a helper has garbled them");
                     None
                 }
             },
@@ -367,105 +351,83 @@ impl Shell {
                     OperationReply::Refused => "a helper still waits for them".to_owned(),
                     other => other.errno().unwrap_or(Errno(libc::EIO)).to_string(),
                 };
-                self.rules.cannot_be_read(&why);
-                self.rules.looked_at = self.now + HANGS;
+                self.cannot_be_read(&why);
+                self.looked_at = on.work.now + HANGS;
                 None
             }
         };
-        self.begin_compiling(compiling, is_asked, again);
+        self.begin_compiling(on, compiling, is_asked, again);
     }
 
     /// Compiles what was read, as far as there is time in this turn.
-    fn begin_compiling(&mut self, compiling: Option<Compiling>, is_asked: bool, again: bool) {
+    fn begin_compiling(
+        &mut self,
+        on: &mut Surroundings,
+        compiling: Option<Compiling>,
+        is_asked: bool,
+        again: bool,
+    ) {
         if compiling.is_none() {
-            return self.go_on_with_reload(is_asked, again);
+            return self.go_on_with_reload(on, is_asked, again);
         }
-        self.rules.under_way = Some(UnderWay { since: self.now, is_asked, again, compiling });
-        self.go_on_compiling();
+        self.under_way = Some(UnderWay { since: on.work.now, is_asked, again, compiling });
+        self.go_on_compiling(on);
     }
 
     /// Compiles a portion more. All compiled, they are put into force.
-    pub(crate) fn go_on_compiling(&mut self) {
-        let compiling = self.rules.under_way.as_mut().and_then(|reload| reload.compiling.as_mut());
+    pub(crate) fn go_on_compiling(&mut self, on: &mut Surroundings) {
+        let compiling = self.under_way.as_mut().and_then(|reload| reload.compiling.as_mut());
         if !compiling.is_some_and(|compiling| compiling.go_on(monotonic() + PORTION)) {
             return;
         }
-        let Some(UnderWay { is_asked, again, compiling: Some(compiling), .. }) = self.rules.under_way.take()
-        else {
+        let Some(UnderWay { is_asked, again, compiling: Some(compiling), .. }) = self.under_way.take() else {
             return;
         };
         let (rules, findings, sources) = compiling.end();
-        (self.rules.current, self.rules.findings) = (rules.clone(), findings);
-        let (files, lines) = self.rules.size();
+        (self.current, self.findings) = (rules.clone(), findings);
+        let (files, lines) = self.size();
         log::info!("Read {lines} rules in {files} files");
-        if let Some(recorder) = &mut self.recorder {
+        if let Some(recorder) = &mut on.work.recorder {
             recorder.rules(&texts(&sources));
         }
-        self.input(Input::Rules(rules));
-        self.go_on_with_reload(is_asked, again);
+        on.work.input(Input::Rules(rules));
+        self.go_on_with_reload(on, is_asked, again);
     }
 
     /// Ends a reload, or begins the one that was asked for meanwhile.
-    fn go_on_with_reload(&mut self, is_asked: bool, again: bool) {
+    fn go_on_with_reload(&mut self, on: &mut Surroundings, is_asked: bool, again: bool) {
         match again {
             true => {
                 if !is_asked {
-                    self.readiness.reloading(self.now);
+                    on.readiness.reloading(on.work.now);
                 }
-                self.read_rules(true);
+                self.read_anew(on, true);
             }
-            false => self.end_reload(is_asked),
+            false => self.end_reload(on, is_asked),
         }
     }
 
-    fn end_reload(&mut self, is_asked: bool) {
+    fn end_reload(&mut self, on: &mut Surroundings, is_asked: bool) {
         if is_asked {
-            self.readiness.reloaded(self.now);
+            on.readiness.reloaded(on.work.now);
         }
     }
 
     /// Puts what was read into force, but for the rules, which are to be compiled.
-    fn take_reading(&mut self, reading: Reading, with_settings: bool) -> Option<Compiling> {
+    fn take_reading(
+        &mut self,
+        on: &mut Surroundings,
+        reading: Reading,
+        with_settings: bool,
+    ) -> Option<Compiling> {
         let Reading { rules, links, settings } = reading;
-        if with_settings {
-            self.take_settings(settings);
+        if with_settings && let Some(resolve_names) = on.configuration.take(on.work, settings) {
+            self.set_resolve_names(resolve_names);
         }
-        if links.state != self.stores.answers.builtins.link_files().1 {
+        if links.state != on.work.stores.answers.builtins.link_files().1 {
             log::info!("Reading .link files again");
-            self.stores.answers.builtins.reload(&links).iter().for_each(|message| log::warn!("{message}"));
+            on.work.stores.answers.builtins.reload(&links).iter().for_each(|message| log::warn!("{message}"));
         }
-        self.rules.take(rules)
-    }
-
-    /// Settings that were read again; what has changed holds from now on, whatever a client said before.
-    fn take_settings(&mut self, files: config::Files) {
-        let kernel = self
-            .stores
-            .answers
-            .files
-            .command_line(&self.stores.answers.constants)
-            .ok()
-            .flatten()
-            .unwrap_or_default();
-        let (new, messages) = config::load(files, |name| std::env::var_os(name), &self.overrides, &kernel);
-        messages.iter().for_each(|message| log::warn!("{message}"));
-        let old = std::mem::replace(&mut self.configured, new.clone());
-        if new == old {
-            return;
-        }
-        let children_max =
-            if new.children_max == old.children_max { self.settings.children_max } else { new.children_max };
-        if new.log_level != old.log_level {
-            log::set_max_level(new.log_level);
-        }
-        self.rules.set_resolve_names(new.resolve_names);
-        self.settings = config::Settings { children_max, ..new };
-        self.children.set_max(shell::children_max(&self.settings));
-        self.children.set_timeout_signal(self.settings.timeout_signal);
-        let config = start::engine_config(&self.settings, &self.roots, &self.stores.answers.builtins);
-        if let Some(recorder) = &mut self.recorder {
-            recorder.config(&config);
-        }
-        self.engine.set_config(config);
+        self.take(rules)
     }
 }

@@ -13,7 +13,9 @@
 //! rules run, listeners are told. Of one that only an earlier daemon knew there is but the record, which
 //! does not say what an announcement must (DEVPATH, SUBSYSTEM): what is left of it goes silently.
 
-use super::super::shell::Shell;
+use super::super::sources::links::Links;
+use super::super::work::Work;
+use super::coldplug::Coldplug;
 use crate::engine::Input;
 use crate::model::{DeviceId, Now, SeqNum, Trigger};
 use crate::sys::clock::monotonic;
@@ -102,12 +104,10 @@ impl Resync {
             _ => None,
         }
     }
-}
 
-impl Shell {
     /// Looks at all devices, whatever was under way before; what was interrupted comes first.
     pub(crate) fn start_scan(&mut self) {
-        match &mut self.resync.stage {
+        match &mut self.stage {
             Stage::Interrupted(interrupted) => interrupted.is_scan_wanted = true,
             stage => *stage = Stage::Scan(Box::new(Scan::new(Kind::All))),
         }
@@ -115,187 +115,182 @@ impl Shell {
 
     /// Looks for what an earlier daemon has left half done, and for what devices have left behind that vanished
     /// before we came. Events of a file speak of devices that nobody has.
-    pub(crate) fn look_for_leftovers(&mut self) {
-        if !self.intake.is_finite() {
-            self.resync.stage = Stage::Interrupted(Box::new(self.stores.list_interrupted()));
+    pub(crate) fn look_for_leftovers(&mut self, work: &Work) {
+        if !work.intake.is_finite() {
+            self.stage = Stage::Interrupted(Box::new(work.stores.list_interrupted()));
         }
     }
 
     /// Whether there is something to do at once.
-    pub(crate) fn resync_has_work(&self) -> bool {
-        match &self.resync.stage {
+    pub(crate) fn has_work(&self, links: &Links) -> bool {
+        match &self.stage {
             Stage::Idle | Stage::Wait { .. } => false,
             Stage::Scan(_) | Stage::Look(_) => true,
             Stage::Interrupted(interrupted) if interrupted.until.is_some() => false,
-            Stage::Interrupted(_) => self.links.is_complete(),
+            Stage::Interrupted(_) => links.is_complete(),
             // Before that it is not known of links.
-            Stage::Doubt { .. } | Stage::Remove { .. } => self.links.is_complete(),
+            Stage::Doubt { .. } | Stage::Remove { .. } => links.is_complete(),
         }
     }
 
     /// The next slice. `is_read`: all uevents that have come are in the queue.
-    pub(crate) fn go_on_with_resync(&mut self, is_read: bool) {
-        if let Stage::Wait { until, gone } = &mut self.resync.stage
-            && *until <= self.now
+    pub(crate) fn go_on(&mut self, work: &mut Work, coldplug: &mut Coldplug, is_read: bool) {
+        if let Stage::Wait { until, gone } = &mut self.stage
+            && *until <= work.now
             && is_read
         {
-            let number = self.engine.newest().unwrap_or(SeqNum(1));
+            let number = work.engine.newest().unwrap_or(SeqNum(1));
             let gone = std::mem::take(gone);
-            self.resync.stage = Stage::Remove { gone, busy: Vec::new(), number, removed: 0, current: None };
+            self.stage = Stage::Remove { gone, busy: Vec::new(), number, removed: 0, current: None };
         }
-        if let Stage::Interrupted(interrupted) = &mut self.resync.stage
-            && interrupted.until.is_some_and(|until| until <= self.now)
+        if let Stage::Interrupted(interrupted) = &mut self.stage
+            && interrupted.until.is_some_and(|until| until <= work.now)
         {
             interrupted.until = None;
         }
-        if !self.resync_has_work() {
+        if !self.has_work(&work.links) {
             return;
         }
-        self.stores.turn.begin(monotonic());
-        while self.resync_has_work() && self.stores.turn.has_time() {
-            let stage = std::mem::take(&mut self.resync.stage);
-            self.resync.stage = self.resync_step(stage);
+        work.stores.turn.begin(monotonic());
+        while self.has_work(&work.links) && work.stores.turn.has_time() {
+            let stage = std::mem::take(&mut self.stage);
+            self.stage = step(work, coldplug, stage);
         }
     }
+}
 
-    fn resync_step(&mut self, stage: Stage) -> Stage {
-        match stage {
-            Stage::Idle | Stage::Wait { .. } => stage,
-            Stage::Interrupted(mut interrupted) => match self.look_at_interrupted(&mut interrupted) {
-                true => Stage::Interrupted(interrupted),
-                false if interrupted.is_scan_wanted => Stage::Scan(Box::new(Scan::new(Kind::All))),
-                false => {
-                    let ids = self.stores.all_known().into_iter().collect();
-                    Stage::Doubt { ids, gone: Vec::new() }
+/// What comes next.
+fn step(work: &mut Work, coldplug: &mut Coldplug, stage: Stage) -> Stage {
+    match stage {
+        Stage::Idle | Stage::Wait { .. } => stage,
+        Stage::Interrupted(mut interrupted) => match look_at_interrupted(work, coldplug, &mut interrupted) {
+            true => Stage::Interrupted(interrupted),
+            false if interrupted.is_scan_wanted => Stage::Scan(Box::new(Scan::new(Kind::All))),
+            false => {
+                let ids = work.stores.all_known().into_iter().collect();
+                Stage::Doubt { ids, gone: Vec::new() }
+            }
+        },
+        Stage::Scan(mut scan) => match scan.step(&work.sysfs, &Filter::default()) {
+            true => Stage::Scan(scan),
+            false => Stage::Look(Box::new(Look {
+                found: scan.into_devpaths().collect::<Vec<_>>().into_iter(),
+                waiting: coldplug.waiting().cloned().collect(),
+                present: HashSet::new(),
+                wanted: BTreeMap::new(),
+            })),
+        },
+        Stage::Look(mut look) => match look.found.next() {
+            Some(devpath) => {
+                look_at(work, &mut look, devpath);
+                Stage::Look(look)
+            }
+            None => trigger_all(work, coldplug, *look),
+        },
+        Stage::Doubt { mut ids, mut gone } => match ids.pop() {
+            Some(id) => {
+                if presence(work, &id) != Presence::There {
+                    gone.push(id);
                 }
-            },
-            Stage::Scan(mut scan) => match scan.step(&self.sysfs, &Filter::default()) {
-                true => Stage::Scan(scan),
-                false => Stage::Look(Box::new(Look {
-                    found: scan.into_devpaths().collect::<Vec<_>>().into_iter(),
-                    waiting: self.coldplug.waiting().cloned().collect(),
-                    present: HashSet::new(),
-                    wanted: BTreeMap::new(),
-                })),
-            },
-            Stage::Look(mut look) => match look.found.next() {
-                Some(devpath) => {
-                    self.look_at(&mut look, devpath);
-                    Stage::Look(look)
-                }
-                None => self.trigger_all(*look),
-            },
-            Stage::Doubt { mut ids, mut gone } => match ids.pop() {
-                Some(id) => {
-                    if self.presence(&id) != Presence::There {
-                        gone.push(id);
+                Stage::Doubt { ids, gone }
+            }
+            None if gone.is_empty() => Stage::Idle,
+            None => Stage::Wait { until: work.now + SECOND_LOOK, gone },
+        },
+        Stage::Remove { mut gone, mut busy, mut number, mut removed, current } => {
+            let links = &mut work.links.exchange.table;
+            if let Some(mut removal) = current {
+                return match work.stores.go_on_removing(links, &work.engine, &mut removal) {
+                    Removed::Partly => Stage::Remove { gone, busy, number, removed, current: Some(removal) },
+                    ended => {
+                        busy.extend((ended == Removed::IsBusy).then_some(removal.id));
+                        Stage::Remove { gone, busy, number, removed, current: None }
                     }
-                    Stage::Doubt { ids, gone }
-                }
-                None if gone.is_empty() => Stage::Idle,
-                None => Stage::Wait { until: self.now + SECOND_LOOK, gone },
-            },
-            Stage::Remove { mut gone, mut busy, mut number, mut removed, current } => {
-                let links = &mut self.links.exchange.table;
-                if let Some(mut removal) = current {
-                    return match self.stores.go_on_removing(links, &self.engine, &mut removal) {
-                        Removed::Partly => {
-                            Stage::Remove { gone, busy, number, removed, current: Some(removal) }
-                        }
-                        ended => {
-                            busy.extend((ended == Removed::IsBusy).then_some(removal.id));
-                            Stage::Remove { gone, busy, number, removed, current: None }
-                        }
-                    };
-                }
-                let Some(id) = gone.pop() else {
-                    if removed > 0 {
-                        log::warn!("{removed} devices are gone without an event: they are removed");
-                    }
-                    // The last event of these may yet speak of what is gone.
-                    return match busy.is_empty() {
-                        true => Stage::Idle,
-                        false => Stage::Wait { until: self.now + SECOND_LOOK, gone: busy },
-                    };
                 };
-                let mut current = None;
-                match self.presence(&id) {
-                    _ if self.engine.has_event_of(&id) => busy.push(id),
-                    Presence::Unknown => busy.push(id),
-                    Presence::There => {}
-                    Presence::Gone => {
-                        current = self.remove_device(&id, &mut number).map(Box::new);
-                        removed += 1;
-                    }
+            }
+            let Some(id) = gone.pop() else {
+                if removed > 0 {
+                    log::warn!("{removed} devices are gone without an event: they are removed");
                 }
-                Stage::Remove { gone, busy, number, removed, current }
+                // The last event of these may yet speak of what is gone.
+                return match busy.is_empty() {
+                    true => Stage::Idle,
+                    false => Stage::Wait { until: work.now + SECOND_LOOK, gone: busy },
+                };
+            };
+            let mut current = None;
+            match presence(work, &id) {
+                _ if work.engine.has_event_of(&id) => busy.push(id),
+                Presence::Unknown => busy.push(id),
+                Presence::There => {}
+                Presence::Gone => {
+                    current = remove_device(work, &id, &mut number).map(Box::new);
+                    removed += 1;
+                }
             }
+            Stage::Remove { gone, busy, number, removed, current }
         }
     }
+}
 
-    /// Looks at one device more; false when all were looked at.
-    fn look_at_interrupted(&mut self, interrupted: &mut Interrupted) -> bool {
-        let goes_on =
-            self.stores.look_at_interrupted(&self.links.exchange.table, &self.engine, interrupted, self.now);
-        if !goes_on {
-            self.coldplug_more(interrupted);
-        }
-        goes_on
+/// Looks at one device more; false when all were looked at.
+fn look_at_interrupted(work: &mut Work, coldplug: &mut Coldplug, interrupted: &mut Interrupted) -> bool {
+    let goes_on =
+        work.stores.look_at_interrupted(&work.links.exchange.table, &work.engine, interrupted, work.now);
+    if !goes_on {
+        coldplug_more(work, coldplug, interrupted);
     }
+    goes_on
+}
 
-    fn coldplug_more(&mut self, interrupted: &mut Interrupted) {
-        let wanted = interrupted.take_wanted();
-        if !wanted.is_empty() {
-            log::info!("{} devices are triggered whose events were interrupted", wanted.len());
-            let wanted = wanted.into_iter().map(|(action, devpath)| (action, self.syspath(&devpath)));
-            let wanted: Vec<_> = wanted.collect();
-            self.coldplug.add(wanted);
-        }
+fn coldplug_more(work: &Work, coldplug: &mut Coldplug, interrupted: &mut Interrupted) {
+    let wanted = interrupted.take_wanted();
+    if !wanted.is_empty() {
+        log::info!("{} devices are triggered whose events were interrupted", wanted.len());
+        coldplug.trigger(work, wanted);
     }
+}
 
-    /// Notes that a device is there, and how to trigger it: an `add` if it has no record, else a `change`.
-    fn look_at(&self, look: &mut Look, devpath: BString) {
-        let device = self.sysfs.device_at(devpath);
-        let id = device.id();
-        let is_known = id.as_ref().is_some_and(|id| self.stores.database.has_record(id));
-        // The kernel's own events of a bus say otherwise than sysfs does (interop.md 1.2).
-        if device.devpath.starts_with(b"/bus/") {
-            look.present.insert(DeviceId::Named { subsystem: "bus".into(), sysname: device.sysname.clone() });
-        }
-        look.present.extend(id);
-        if !look.waiting.contains(&self.syspath(&device.devpath)) {
-            let action = if is_known { Trigger::Change } else { Trigger::Add };
-            look.wanted.insert(InOrder(device.devpath), action);
-        }
+/// Notes that a device is there, and how to trigger it: an `add` if it has no record, else a `change`.
+fn look_at(work: &Work, look: &mut Look, devpath: BString) {
+    let device = work.sysfs.device_at(devpath);
+    let id = device.id();
+    let is_known = id.as_ref().is_some_and(|id| work.stores.database.has_record(id));
+    // The kernel's own events of a bus say otherwise than sysfs does (interop.md 1.2).
+    if device.devpath.starts_with(b"/bus/") {
+        look.present.insert(DeviceId::Named { subsystem: "bus".into(), sysname: device.sysname.clone() });
     }
-
-    fn trigger_all(&mut self, look: Look) -> Stage {
-        log::warn!("Looked at all devices: {} are triggered", look.wanted.len());
-        let wanted = look.wanted.into_iter().map(|(InOrder(devpath), action)| (action, devpath));
-        let wanted: Vec<_> = wanted.map(|(action, devpath)| (action, self.syspath(&devpath))).collect();
-        self.coldplug.add(wanted);
-        let mut known = self.stores.all_known();
-        // An event that waits or runs may yet make a record of a device whose removal was lost.
-        known.extend(self.engine.devices());
-        let absent = known.into_iter().filter(|id| !look.present.contains(id));
-        Stage::Doubt { ids: absent.collect(), gone: Vec::new() }
+    look.present.extend(id);
+    if !look.waiting.contains(&work.syspath(&device.devpath)) {
+        let action = if is_known { Trigger::Change } else { Trigger::Add };
+        look.wanted.insert(InOrder(device.devpath), action);
     }
+}
 
-    fn presence(&self, id: &DeviceId) -> Presence {
-        self.stores.presence(&self.links.exchange.table, id)
-    }
+fn trigger_all(work: &Work, coldplug: &mut Coldplug, look: Look) -> Stage {
+    log::warn!("Looked at all devices: {} are triggered", look.wanted.len());
+    coldplug.trigger(work, look.wanted.into_iter().map(|(InOrder(devpath), action)| (action, devpath)));
+    let mut known = work.stores.all_known();
+    // An event that waits or runs may yet make a record of a device whose removal was lost.
+    known.extend(work.engine.devices());
+    let absent = known.into_iter().filter(|id| !look.present.contains(id));
+    Stage::Doubt { ids: absent.collect(), gone: Vec::new() }
+}
 
-    fn remove_device(&mut self, id: &DeviceId, number: &mut SeqNum) -> Option<Removal> {
-        let removal = self.engine.free_below(*number).and_then(|free| {
-            *number = free;
-            self.stores.database.removal(id, free)
-        });
-        match removal {
-            Some(removal) => {
-                self.inbox.push_back(Input::Uevent(removal));
-                None
-            }
-            None => Some(self.stores.begin_removing(id, Left::IfGone)),
+fn presence(work: &Work, id: &DeviceId) -> Presence {
+    work.stores.presence(&work.links.exchange.table, id)
+}
+
+fn remove_device(work: &mut Work, id: &DeviceId, number: &mut SeqNum) -> Option<Removal> {
+    let removal = work.engine.free_below(*number).and_then(|free| {
+        *number = free;
+        work.stores.database.removal(id, free)
+    });
+    match removal {
+        Some(removal) => {
+            work.inbox.push_back(Input::Uevent(removal));
+            None
         }
+        None => Some(work.stores.begin_removing(id, Left::IfGone)),
     }
 }

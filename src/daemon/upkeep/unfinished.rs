@@ -2,59 +2,59 @@
 //!
 //! Must stay true: it goes in slices, between which the loop does its other work; who ends begins nothing anew.
 
-use super::super::shell::Shell;
+use super::super::work::Work;
+use super::coldplug::Coldplug;
+use super::static_nodes;
 use crate::model::Trigger;
+use crate::rules::program::RuleSet;
 use crate::sys::clock::monotonic;
 use bstr::BString;
 
-impl Shell {
-    /// Does again what failed, if something did, its time has come and there is room.
-    pub(crate) fn finish_what_failed(&mut self) {
-        if self.stores.unfinished.is_finishing() && !self.exiting {
-            return self.go_on_finishing();
+/// Does again what failed, if something did, its time has come and there is room. `is_stuck`: `/run/udev` could not be
+/// made anew. True: it may be another by now, and is to be mended.
+pub(crate) fn go_on(work: &mut Work, coldplug: &mut Coldplug, rules: &RuleSet, is_stuck: bool) -> bool {
+    if !work.stores.unfinished.is_finishing() {
+        let is_needed = work.stores.is_unfinished() || work.queue_file.is_stuck() || is_stuck;
+        if !work.stores.unfinished.is_due(is_needed, work.now) {
+            return false;
         }
-        let is_needed = self.stores.is_unfinished() || self.queue_file.is_stuck() || self.is_unmendable;
-        if self.exiting || !self.stores.unfinished.is_due(is_needed, self.now) {
-            return;
+        work.mark_queue();
+        if is_stuck {
+            work.stores.mend_folders();
+            return true;
         }
-        self.mark_queue();
-        if self.is_unmendable {
-            self.stores.mend_folders();
-            return self.mend_run_folder();
+        if !work.stores.look_for_room() {
+            return true;
         }
-        if !self.stores.look_for_room() {
-            return self.mend_run_folder();
+        if std::mem::take(&mut work.stores.unfinished.static_nodes) {
+            static_nodes::set_up(work, rules);
         }
-        if std::mem::take(&mut self.stores.unfinished.static_nodes) {
-            self.set_up_static_nodes();
-        }
-        self.stores.begin_finishing();
-        self.go_on_finishing();
+        work.stores.begin_finishing();
     }
+    if let Some(wanted) = slice(work) {
+        trigger_failed(work, coldplug, wanted);
+    }
+    false
+}
 
-    /// The next slice.
-    fn go_on_finishing(&mut self) {
-        self.stores.turn.begin(monotonic());
-        while self.stores.unfinished.is_finishing() {
-            let links = &mut self.links.exchange.table;
-            if let Some(wanted) = self.stores.go_on_finishing(links, &self.engine) {
-                return self.trigger_failed(wanted);
-            }
-            if !self.stores.turn.has_time() {
-                return;
-            }
+/// The next slice; after the last one the devices whose events failed.
+fn slice(work: &mut Work) -> Option<Vec<(Trigger, BString)>> {
+    work.stores.turn.begin(monotonic());
+    while work.stores.unfinished.is_finishing() {
+        let wanted = work.stores.go_on_finishing(&mut work.links.exchange.table, &work.engine);
+        if wanted.is_some() || !work.stores.turn.has_time() {
+            return wanted;
         }
     }
+    None
+}
 
-    fn trigger_failed(&mut self, wanted: Vec<(Trigger, BString)>) {
-        if !wanted.is_empty() {
-            log::info!("There is room again: {} devices whose events failed are triggered", wanted.len());
-            let wanted = wanted.into_iter().map(|(action, devpath)| (action, self.syspath(&devpath)));
-            let wanted: Vec<_> = wanted.collect();
-            self.coldplug.add(wanted);
-        }
-        if self.stores.unfinished.take_too_many() {
-            self.look_at_all_devices();
-        }
+fn trigger_failed(work: &mut Work, coldplug: &mut Coldplug, wanted: Vec<(Trigger, BString)>) {
+    if !wanted.is_empty() {
+        log::info!("There is room again: {} devices whose events failed are triggered", wanted.len());
+        coldplug.trigger(work, wanted);
+    }
+    if work.stores.unfinished.take_too_many() {
+        coldplug.look_at_all(work.now);
     }
 }
