@@ -15,7 +15,7 @@ pub mod queue;
 
 use crate::model::device::lies_in;
 use crate::model::effect::{Done, Effect};
-use crate::model::event::BuildFnv;
+use crate::model::fnv::BuildFnv;
 use crate::model::{DeviceId, Event, Now, Properties, SeqNum, Uevent};
 use crate::rules::eval::EvalConfig;
 use crate::rules::outcome::RunItem;

@@ -12,7 +12,7 @@
 //! queue is then bounded by the number of devices, and no state is lost.
 
 use crate::model::device::{last_component, parse_u32};
-use crate::model::event::{BuildFnv, Fnv};
+use crate::model::fnv::{BuildFnv, Fnv};
 use crate::model::properties::Property;
 use crate::model::{Action, Device, DeviceId, Now, Properties, SeqNum, Uevent};
 use bstr::{BString, ByteSlice};

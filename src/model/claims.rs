@@ -11,7 +11,7 @@
 //! only once, so thousands of devices that vanish together cost no more than one by one.
 
 use super::DeviceId;
-use super::event::BuildFnv;
+use super::fnv::BuildFnv;
 use bstr::{BStr, BString, ByteSlice};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

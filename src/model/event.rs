@@ -1,7 +1,7 @@
 //! What one event knows of its device: the value that rules and builtins read and that only the
 //! evaluator's commit step and the job change.
 
-pub use super::fnv::{BuildFnv, Fnv};
+use super::fnv::BuildFnv;
 use super::record::Record;
 use super::{Action, Device, Properties, SeqNum, Uevent};
 use bstr::{BStr, BString, ByteSlice};

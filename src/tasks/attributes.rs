@@ -8,7 +8,7 @@ use super::absent::{Absent, Family};
 use super::slow::SlowAttributes;
 use crate::engine::JobId;
 use crate::links::{self, LinkAttr, Mark, Refresh, Table};
-use crate::model::event::BuildFnv;
+use crate::model::fnv::BuildFnv;
 use crate::model::need::{Fact, Need};
 use crate::model::operation::{AttrPlace, Operation, OperationReply};
 use crate::model::{Action, DeviceId, Errno, Event, IfIndex, Properties};

@@ -29,7 +29,7 @@
 use crate::engine::JobId;
 use crate::model::Errno;
 use crate::model::device::last_component;
-use crate::model::event::BuildFnv;
+use crate::model::fnv::BuildFnv;
 use crate::model::need::{Fact, Need};
 use crate::model::operation::{LockState, Operation, OperationReply};
 use crate::world::nodes::{self, DiskLock, HeldLock};

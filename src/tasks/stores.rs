@@ -11,7 +11,7 @@ use super::portions::Turn;
 use super::unfinished::Unfinished;
 use crate::builtin::Builtins;
 use crate::engine::JobId;
-use crate::model::event::BuildFnv;
+use crate::model::fnv::BuildFnv;
 use crate::world::Roots;
 use crate::world::claims_dir::ClaimsDir;
 use crate::world::database::{self, Database};

@@ -12,7 +12,7 @@ use crate::helper::hanging::SlowHelper;
 use crate::helper::pool::Launcher;
 use crate::links::wire::DATAGRAM_MAX;
 use crate::links::{Ended, Errand, Exchange, Reply};
-use crate::model::event::BuildFnv;
+use crate::model::fnv::BuildFnv;
 use crate::model::{Errno, IfIndex, Now};
 use crate::sys::child::Child;
 use crate::sys::netlink::Batch;
