@@ -1,6 +1,7 @@
 //! Helpers as processes: they answer, die, hang and are replaced.
 
 use mudev::helper::pool::{Delivery, Executable, Launcher, Order, Pool, Register};
+use mudev::model::Now;
 use mudev::model::operation::{AttrPlace, LockState, Operation, OperationReply};
 use mudev::sys::clock::monotonic;
 use mudev::sys::process::wait_readable;
@@ -355,7 +356,7 @@ fn a_device_has_one_helper_at_a_time_and_slow_ones_leave_their_place_to_others()
     for disk in (0..12).chain(0..12) {
         bench.pool.request("disk", lock(disk), now + 10 * LIMIT, now, &bench.sockets);
     }
-    let go_on = |bench: &mut Bench, now: &mut Duration, step| {
+    let go_on = |bench: &mut Bench, now: &mut Now, step| {
         *now += step;
         bench.pool.on_time(*now, &bench.sockets);
     };
@@ -459,7 +460,7 @@ fn slow_helpers_leave_their_places_as_long_as_there_are_others_and_then_requests
     let mut now = monotonic();
     let deadline = now + Duration::from_secs(60);
     let read = |n: usize| read_attr(&format!("/proc/{n}/comm"));
-    let go_on = |bench: &mut Bench, now: &mut Duration, step| {
+    let go_on = |bench: &mut Bench, now: &mut Now, step| {
         *now += step;
         (0..10).for_each(|_| {
             *now += Duration::from_millis(10);

@@ -239,7 +239,13 @@ pub fn run(parser: &mut Parser, roots: &Roots, out: Out) -> Outcome {
         for receiver in receivers.iter_mut().flatten() {
             // One at a time, so that a flood in one group does not hide the other.
             if let Some(uevent) = receiver.receive()?.filter(|uevent| options.wants(uevent)) {
-                print_event(receiver.speaker, clock::monotonic(), &uevent, options.properties, out)?;
+                print_event(
+                    receiver.speaker,
+                    clock::monotonic().since_boot(),
+                    &uevent,
+                    options.properties,
+                    out,
+                )?;
             }
         }
     }

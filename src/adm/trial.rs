@@ -185,7 +185,7 @@ pub fn event_of(devices: &Devices, devpath: &BStr, action: Action) -> Event {
     }
     // Only what is there, and can have a record, becomes known now.
     if action != Action::Remove && event.device.id().is_some() {
-        event.usec_initialized.get_or_insert_with(|| clock::monotonic().as_micros() as u64);
+        event.usec_initialized.get_or_insert_with(|| clock::monotonic().since_boot().as_micros() as u64);
     }
     event
 }

@@ -80,7 +80,7 @@ impl Readiness {
 
     /// Rules and configuration are read again.
     pub fn reloading(&mut self, now: Now) {
-        self.send(format!("RELOADING=1\nMONOTONIC_USEC={}", now.as_micros()), now);
+        self.send(format!("RELOADING=1\nMONOTONIC_USEC={}", now.since_boot().as_micros()), now);
     }
 
     /// They were.
@@ -188,15 +188,15 @@ mod tests {
             "WATCHDOG_USEC" => Some("2000000".to_owned()),
             _ => None,
         };
-        let second = Duration::from_secs(1);
+        let second = Now::from_secs(1);
         let writer = Output::new(writer, Path::new("/nowhere")).unwrap();
         let mut readiness = Readiness::new(&environment, Some(writer), None, "Processing".into(), second);
         readiness.set_ready(second);
         readiness.set_ready(second);
-        readiness.reloading(Duration::from_micros(7));
+        readiness.reloading(Now::from_nanos(7000));
         readiness.on_time(second);
-        assert_eq!(readiness.timeout(), Some(2 * second));
-        readiness.on_time(second * 3 / 2);
+        assert_eq!(readiness.timeout(), Some(Now::from_secs(2)));
+        readiness.on_time(second + Duration::from_millis(500));
         readiness.stopping(second);
         let mut buffer = [0; 200];
         for expected in
@@ -225,22 +225,23 @@ mod tests {
             "WATCHDOG_USEC" => Some("2000000".to_owned()),
             _ => None,
         };
-        let second = Duration::from_secs(1);
-        let mut readiness = Readiness::new(&environment, Some(output), None, "Processing".into(), 9 * second);
+        let second = Now::from_secs(1);
+        let mut readiness =
+            Readiness::new(&environment, Some(output), None, "Processing".into(), Now::from_secs(9));
         readiness.set_ready(second);
         for _ in 0..2 * MAX_UNTOLD {
             readiness.reloading(second);
             readiness.reloaded(second);
         }
-        readiness.on_time(9 * second);
-        readiness.on_time(10 * second);
+        readiness.on_time(Now::from_secs(9));
+        readiness.on_time(Now::from_secs(10));
         assert_eq!(readiness.untold.len(), MAX_UNTOLD, "what is kept is bounded");
-        assert_eq!(readiness.timeout(), Some(10 * second + RETRY));
+        assert_eq!(readiness.timeout(), Some(Now::from_secs(10) + RETRY));
         let mut buffer = vec![0; 1 << 20];
         manager.set_nonblocking(true).unwrap();
         while manager.recv(&mut buffer).is_ok() {}
         process::read(reader.as_fd(), &mut buffer).unwrap();
-        readiness.on_time(20 * second);
+        readiness.on_time(Now::from_secs(20));
         let mut told = Vec::new();
         loop {
             while let Ok(n) = manager.recv(&mut buffer) {

@@ -237,8 +237,8 @@ mod tests {
     fn what_a_slow_helper_has_no_room_for_is_kept_and_comes_whole() {
         let (mut recorder, theirs, path) = setting("recorder-slow");
         lines(&mut recorder, 2000);
-        recorder.flush(Duration::ZERO);
-        assert_eq!(recorder.timeout(), Some(RETRY), "it does not fit into the socket");
+        recorder.flush(Now::ZERO);
+        assert_eq!(recorder.timeout(), Some(Now::ZERO + RETRY), "it does not fit into the socket");
         let helper = std::thread::spawn(move || serve_writer(theirs.as_fd()));
         recorder.finish();
         helper.join().unwrap().unwrap();

@@ -144,7 +144,7 @@ impl Shell {
         PARTS.iter().for_each(|part| (part.go_on)(self));
         let stats = &mut self.work.stats;
         stats.turns += 1;
-        let took = monotonic().saturating_sub(began).as_micros() as u64;
+        let took = monotonic().since(began).as_micros() as u64;
         stats.longest_turn_usec = stats.longest_turn_usec.max(took);
         Ok(())
     }

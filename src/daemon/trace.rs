@@ -47,7 +47,7 @@ pub(super) fn render_rules(files: &[RuleText]) -> Value {
 /// The line of an input; rules have one of their own.
 pub(super) fn render_input(input: &Input, now: Now) -> Option<Value> {
     let mut line = render(input)?;
-    line.insert("us".to_owned(), json!(now.as_micros() as u64));
+    line.insert("us".to_owned(), json!(now.since_boot().as_micros() as u64));
     Some(Value::Object(line))
 }
 
@@ -72,7 +72,7 @@ pub fn replay(trace: &[u8], compile: &dyn Fn(&[RuleText]) -> Arc<RuleSet>) -> Re
                 engine = Some(Engine::new(config.clone(), compile(&files)));
                 continue;
             }
-            Line::Rules(files) => (Input::Rules(compile(&files)), Duration::ZERO),
+            Line::Rules(files) => (Input::Rules(compile(&files)), Now::ZERO),
             Line::Input(input, now) => (input, now),
         };
         let engine = engine.get_or_insert_with(|| Engine::new(config.clone(), Arc::default()));
@@ -236,7 +236,7 @@ fn parse_line(value: &Value) -> Option<Line> {
     if let Some(files) = value.get("rules") {
         return parse_pairs(files).map(Line::Rules);
     }
-    let now = Duration::from_micros(value.get("us")?.as_u64()?);
+    let now = Now::after_boot(Duration::from_micros(value.get("us")?.as_u64()?));
     parse_input(value).map(|input| Line::Input(input, now))
 }
 
@@ -447,7 +447,7 @@ mod tests {
         let mut engine = Engine::new(config, Arc::default());
         let mut expected = Vec::new();
         for (n, input) in [inputs().remove(0), Input::StopQueue, Input::Tick].into_iter().enumerate() {
-            let now = Duration::from_micros(n as u64);
+            let now = Now::after_boot(Duration::from_micros(n as u64));
             lines.extend(render_input(&input, now));
             engine.handle(input, now, &mut Never);
             while let Some(output) = engine.poll_output() {

@@ -35,7 +35,7 @@ pub fn wait<S>(parts: &[Part<S>], owner: &S, clock: impl FnOnce() -> Now) -> Opt
         return Some(Duration::ZERO);
     }
     let next = parts.iter().filter_map(|part| (part.deadline)(owner)).min()?;
-    Some(next.saturating_sub(clock()))
+    Some(next.since(clock()))
 }
 
 #[cfg(test)]
@@ -57,16 +57,17 @@ mod tests {
 
     #[test]
     fn the_loop_waits_for_the_first_deadline_and_not_at_all_while_a_part_is_ready() {
-        let wait = |owner: &Owner| wait(PARTS, owner, || Duration::from_secs(10));
-        let second = |n| Some(Duration::from_secs(n));
+        let wait = |owner: &Owner| wait(PARTS, owner, || Now::from_secs(10));
+        let second = |n| Some(Now::from_secs(n));
+        let seconds = |n| Some(Duration::from_secs(n));
         assert_eq!(wait(&Owner::default()), None, "for ever");
-        assert_eq!(wait(&Owner { later: second(15), ..Owner::default() }), second(5));
+        assert_eq!(wait(&Owner { later: second(15), ..Owner::default() }), seconds(5));
         let mut owner = Owner { later: second(15), due: second(12), ready: false };
-        assert_eq!(wait(&owner), second(2), "for the first");
+        assert_eq!(wait(&owner), seconds(2), "for the first");
         owner.due = second(9);
-        assert_eq!(wait(&owner), second(0), "it is over");
+        assert_eq!(wait(&owner), seconds(0), "it is over");
         owner = Owner { ready: true, later: second(15), due: None };
-        assert_eq!(wait(&owner), second(0));
+        assert_eq!(wait(&owner), seconds(0));
         PARTS.iter().for_each(|part| (part.go_on)(&mut owner));
         assert_eq!(wait(&owner), None);
     }

@@ -280,7 +280,7 @@ impl Job {
             devpath: event.device.devpath.to_string(),
             phase: phase.name().to_string(),
             waits_for,
-            since: self.since.as_secs_f64(),
+            since: self.since.since_boot().as_secs_f64(),
         }
     }
 
@@ -714,7 +714,7 @@ impl Job {
             present,
         });
         if present {
-            let received = self.received.as_micros() as u64;
+            let received = self.received.since_boot().as_micros() as u64;
             self.phase = Phase::Tags;
             self.outcome()?.event.usec_initialized.get_or_insert(received);
         } else {

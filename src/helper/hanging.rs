@@ -64,7 +64,12 @@ pub struct SlowHelper {
 
 impl SlowHelper {
     pub(super) fn new(child: &Child, subject: &Subject, since: Now, hangs: bool) -> SlowHelper {
-        SlowHelper { pid: child.pid(), work: subject.to_string(), since: since.as_secs_f64(), hangs }
+        SlowHelper {
+            pid: child.pid(),
+            work: subject.to_string(),
+            since: since.since_boot().as_secs_f64(),
+            hangs,
+        }
     }
 }
 
@@ -96,7 +101,7 @@ impl Hanging {
                     );
                 }
                 false if one.is_said => {
-                    let seconds = (now - one.since).as_secs();
+                    let seconds = now.since(one.since).as_secs();
                     log::warn!("The helper that hung (process {pid}, {}) has ended after {seconds} s", one.subject);
                 }
                 _ => {}
@@ -113,7 +118,7 @@ impl Hanging {
     /// When to look again.
     pub fn timeout(&self) -> Option<Now> {
         let youngest = self.killed.iter().map(|one| one.killed).max()?;
-        let pause = self.looked_at.saturating_sub(youngest).clamp(FIRST_PAUSE, LAST_PAUSE);
+        let pause = self.looked_at.since(youngest).clamp(FIRST_PAUSE, LAST_PAUSE);
         Some(self.looked_at + pause)
     }
 

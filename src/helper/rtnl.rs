@@ -286,7 +286,7 @@ mod tests {
     fn what_comes_too_late_is_not_begun() {
         let (ours, theirs) = unix::seqpacket_pair().unwrap();
         let give_by = |at: Now, seq| {
-            let nanos = u64::try_from(at.as_nanos()).unwrap();
+            let nanos = u64::try_from(at.since_boot().as_nanos()).unwrap();
             Builder::new(GIVE_BY, 0, seq).payload(&nanos.to_ne_bytes()).finish()
         };
         let (before, later) = (monotonic(), monotonic() + std::time::Duration::from_secs(60));

@@ -299,7 +299,7 @@ impl<W> Exchange<W> {
                     (seq, message)
                 }
             };
-            let limit = u64::try_from(deadline.as_nanos()).unwrap_or(u64::MAX);
+            let limit = u64::try_from(deadline.since_boot().as_nanos()).unwrap_or(u64::MAX);
             datagram.extend(Builder::new(wire::GIVE_BY, 0, seq).payload(&limit.to_ne_bytes()).finish());
             datagram.extend(message);
             datagram.resize(wire::align(datagram.len()), 0);

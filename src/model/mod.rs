@@ -23,6 +23,7 @@ pub mod need;
 pub mod operation;
 pub mod properties;
 pub mod record;
+pub mod time;
 pub mod uevent;
 
 pub use action::{Action, Trigger};
@@ -30,11 +31,8 @@ pub use device::{DevNum, Device, IfIndex};
 pub use device_id::DeviceId;
 pub use event::{Event, LinkSet, Tags};
 pub use properties::{Key, Properties};
+pub use time::Now;
 pub use uevent::{SeqNum, Uevent};
-
-/// A point in time: CLOCK_MONOTONIC since boot. It comes in as an argument everywhere, so that tests
-/// can choose it.
-pub type Now = std::time::Duration;
 
 /// When names of users and groups in rules are resolved (resolve_names, rules.md 8.6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,11 +1,12 @@
 //! The clocks.
 
+use crate::model::Now;
 use std::time::Duration;
 
 /// CLOCK_MONOTONIC: the time since boot, without the time the machine was suspended. It is what
-/// `USEC_INITIALIZED` counts and what [`crate::model::Now`] means.
-pub fn monotonic() -> Duration {
-    clock(libc::CLOCK_MONOTONIC)
+/// `USEC_INITIALIZED` counts.
+pub fn monotonic() -> Now {
+    Now::after_boot(clock(libc::CLOCK_MONOTONIC))
 }
 
 /// CLOCK_THREAD_CPUTIME_ID: the time that this thread has had a processor, to the nanosecond; what getrusage says of it may be
@@ -54,7 +55,7 @@ mod tests {
     #[test]
     fn time_does_not_go_back() {
         let before = super::monotonic();
-        assert!(super::monotonic() >= before && !before.is_zero());
+        assert!(super::monotonic() >= before && before > super::Now::ZERO);
     }
 
     #[test]
@@ -62,7 +63,7 @@ mod tests {
         let (began, before) = (super::monotonic(), super::thread_cpu());
         std::thread::sleep(std::time::Duration::from_millis(20));
         let used = super::thread_cpu() - before;
-        assert!(!used.is_zero() && used < super::monotonic() - began);
+        assert!(!used.is_zero() && used < super::monotonic().since(began));
     }
 
     #[test]

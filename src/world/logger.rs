@@ -436,7 +436,7 @@ mod tests {
 
     fn say(sink: &mut Sink<&Reader>, text: &str, now: u64) {
         let plain = |text: &str| format!("{text}\n").into_bytes();
-        sink.say(&plain(text), Duration::from_secs(now), plain);
+        sink.say(&plain(text), Now::from_secs(now), plain);
     }
 
     #[test]
@@ -451,7 +451,7 @@ mod tests {
             say(&mut sink, "lost", n / 1000);
         }
         assert_eq!(sink.rest.len(), 4, "what is kept is bounded");
-        assert_eq!(sink.again_at, Some(Duration::from_secs(2)), "it is looked again");
+        assert_eq!(sink.again_at, Some(Now::from_secs(2)), "it is looked again");
         reader.room.set(usize::MAX);
         say(&mut sink, "last", 9);
         let got = String::from_utf8(reader.got.take()).unwrap();
@@ -464,16 +464,13 @@ mod tests {
         let reader = Reader::default();
         let mut sink = Sink::new(&reader);
         say(&mut sink, "lost", 0);
-        assert_eq!(sink.again_at, Some(FIRST_LOOK));
+        let look = |n| Now::ZERO + FIRST_LOOK * n;
+        assert_eq!(sink.again_at, Some(look(1)));
         let plain = |text: &str| format!("{text}\n").into_bytes();
-        assert!(!sink.catch_up(FIRST_LOOK, plain));
-        assert_eq!(
-            (sink.again_at, sink.pause),
-            (Some(FIRST_LOOK * 2), FIRST_LOOK * 2),
-            "less and less often"
-        );
+        assert!(!sink.catch_up(look(1), plain));
+        assert_eq!((sink.again_at, sink.pause), (Some(look(2)), FIRST_LOOK * 2), "less and less often");
         reader.room.set(1000);
-        assert!(sink.catch_up(FIRST_LOOK * 3, plain));
+        assert!(sink.catch_up(look(3), plain));
         let got = String::from_utf8(reader.got.take()).unwrap();
         assert_eq!(got, "1 line was dropped because nobody reads the log\n");
         assert_eq!(sink.again_at, None);

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     fn said(quota: &mut Quota, target: &str, lines: u32, second: u64) -> usize {
-        (0..lines).filter(|_| quota.admits(target, Duration::from_secs(second))).count()
+        (0..lines).filter(|_| quota.admits(target, Now::from_secs(second))).count()
     }
 
     #[test]
@@ -98,11 +98,11 @@ mod tests {
         assert_eq!(said(&mut quota, EVENTS, 1000, 5), 10);
         assert_eq!(said(&mut quota, CLIENTS, 2, 5), 2);
         assert_eq!(said(&mut quota, "mudev::daemon", 1000, 5), 1000, "whoever else speaks is heard");
-        assert_eq!(quota.timeout(), Some(Duration::from_secs(15)));
-        assert!(quota.take_due(Duration::from_secs(14)).is_empty());
+        assert_eq!(quota.timeout(), Some(Now::from_secs(15)));
+        assert!(quota.take_due(Now::from_secs(14)).is_empty());
         // The loop may come late: what is left out is still summed up before the next line is said.
         assert_eq!(said(&mut quota, EVENTS, 10, 16), 0);
-        let due = quota.take_due(Duration::from_secs(16));
+        let due = quota.take_due(Now::from_secs(16));
         assert_eq!(due, ["1000 more lines about refused events left out"]);
         assert_eq!((quota.timeout(), said(&mut quota, EVENTS, 11, 17)), (None, 10));
         assert_eq!(quota.take_all(), ["1 more line about refused events left out"]);

@@ -440,7 +440,7 @@ impl Children {
     /// Waits for what the children do next and takes it in, where no loop does it for them. An interrupted
     /// wait is none.
     fn turn(&mut self, poll: &mut mio::Poll, events: &mut mio::Events, sources: &Sources) -> io::Result<()> {
-        let left = self.timeout().map(|at| at.saturating_sub(monotonic()));
+        let left = self.timeout().map(|at| at.since(monotonic()));
         let patience = if self.has_unread() { Some(Duration::ZERO) } else { left };
         match poll.poll(events, patience) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
@@ -725,7 +725,7 @@ mod tests {
         let before = monotonic();
         let finished = ask("/bin/sh -c 'sleep 15 & echo now'");
         assert_eq!(finished.exit.output, "now\n");
-        assert!(monotonic() - before < Duration::from_secs(10));
+        assert!(monotonic().since(before) < Duration::from_secs(10));
     }
 
     #[test]

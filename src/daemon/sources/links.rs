@@ -536,7 +536,12 @@ impl Links {
     pub fn slow(&self) -> Option<SlowHelper> {
         let (helper, (since, _)) = (self.helper.as_ref()?, self.exchange.overdue()?);
         let work = "a change of a link".to_owned();
-        Some(SlowHelper { pid: helper.child.pid(), work, since: since.as_secs_f64(), hangs: false })
+        Some(SlowHelper {
+            pid: helper.child.pid(),
+            work,
+            since: since.since_boot().as_secs_f64(),
+            hangs: false,
+        })
     }
 
     /// When to call [`Links::on_time`].
@@ -615,7 +620,7 @@ mod tests {
         // A job that asks for a link is not left waiting.
         links.refresh(JobId(1), IfIndex(1), false, now);
         let rename = crate::links::request::set_name(IfIndex(1), b"x", 0);
-        links.request(rename, RtnlFor::Job(JobId(2)), now + now);
+        links.request(rename, RtnlFor::Job(JobId(2)), now + Duration::from_secs(5));
         turn_until(&mut links, &sources, &mut answered, |_, answered| !answered.replies.is_empty());
         assert_eq!(answered.heard, [JobId(1)]);
         assert_eq!(answered.replies[0].1.result, Err(Errno(libc::EIO)));

@@ -75,7 +75,7 @@ mod tests {
         let sources = Sources::new(&poll).unwrap();
         let socket = unix::listen_seqpacket(&path).unwrap();
         let mut listener = Listener::new(socket, Source::Control, &sources).unwrap();
-        let second = Duration::from_secs(1);
+        let second = Now::from_secs(1);
         let client = unix::connect_seqpacket(&path).unwrap();
         // A socket that does not listen refuses as one does that is out of descriptors: by an error.
         let (deaf, _) = unix::seqpacket_pair().unwrap();
@@ -85,7 +85,7 @@ mod tests {
         assert!(!listener.is_due(second) && listener.is_due(second + RETRY));
         listener.socket = listening;
         assert!(listener.accept(second + RETRY).is_some() && listener.timeout().is_none());
-        assert!(listener.accept(2 * second).is_none() && listener.timeout().is_none());
+        assert!(listener.accept(Now::from_secs(2)).is_none() && listener.timeout().is_none());
         drop(client);
         std::fs::remove_file(&path).unwrap();
     }

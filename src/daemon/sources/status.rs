@@ -244,7 +244,7 @@ impl Status {
             running,
             jobs: work.engine.status(),
             counters: work.engine.counters(),
-            now: work.now.as_secs_f64(),
+            now: work.now.since_boot().as_secs_f64(),
             turns: work.stats,
             children_running,
             children_waiting,

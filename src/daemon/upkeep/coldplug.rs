@@ -256,7 +256,7 @@ mod tests {
     use super::*;
     use crate::helper::messages::encode;
 
-    const SECOND: Duration = Duration::from_secs(1);
+    const SECOND: Now = Now::from_secs(1);
 
     fn paths(sizes: impl IntoIterator<Item = usize>) -> Vec<(Trigger, BString)> {
         sizes.into_iter().map(|size| (Trigger::Add, BString::from(vec![b'x'; size]))).collect()
@@ -336,13 +336,13 @@ mod tests {
         assert!(!coldplug.is_resync_due(SECOND, true) && coldplug.timeout().is_none());
         coldplug.on_loss(SECOND);
         assert!(!coldplug.is_resync_due(SECOND, true), "more may come");
-        assert!(coldplug.is_resync_due(2 * SECOND, true));
-        assert!(!coldplug.is_resync_due(3 * SECOND, true), "once");
+        assert!(coldplug.is_resync_due(Now::from_secs(2), true));
+        assert!(!coldplug.is_resync_due(Now::from_secs(3), true), "once");
         coldplug.on_loss(SECOND);
-        assert!(!coldplug.is_resync_due(2 * SECOND, false));
-        coldplug.on_loss(10 * SECOND);
-        assert!(!coldplug.is_resync_due(10 * SECOND + QUIET, false), "it goes on");
-        assert!(coldplug.is_resync_due(2 * SECOND + LATEST, false));
+        assert!(!coldplug.is_resync_due(Now::from_secs(2), false));
+        coldplug.on_loss(Now::from_secs(10));
+        assert!(!coldplug.is_resync_due(Now::from_secs(10) + QUIET, false), "it goes on");
+        assert!(coldplug.is_resync_due(Now::from_secs(2) + LATEST, false));
     }
 
     #[test]

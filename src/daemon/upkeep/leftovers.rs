@@ -71,15 +71,15 @@ mod tests {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
             !stat.is_empty() && !stat.contains(") Z ")
         };
-        let second = Duration::from_secs(1);
+        let second = Now::from_secs(1);
         let mut leftovers = Leftovers::new(&tree.roots());
         leftovers.set_busy(false, second);
-        leftovers.set_busy(true, 2 * second);
+        leftovers.set_busy(true, Now::from_secs(2));
         assert_eq!(leftovers.timeout(), None, "while it works nothing ends");
-        leftovers.set_busy(false, 3 * second);
-        leftovers.on_time(4 * second);
+        leftovers.set_busy(false, Now::from_secs(3));
+        leftovers.on_time(Now::from_secs(4));
         assert!(is_alive(left));
-        leftovers.on_time(6 * second);
+        leftovers.on_time(Now::from_secs(6));
         while is_alive(left) {
             std::thread::yield_now();
         }

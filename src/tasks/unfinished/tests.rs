@@ -89,7 +89,7 @@ fn at_the_limit_all_devices_are_looked_at() {
 #[test]
 fn pauses_grow_until_all_is_done() {
     let mut unfinished = Unfinished::default();
-    let mut now = Duration::from_secs(100);
+    let mut now = Now::from_secs(100);
     assert!(!unfinished.is_due(false, now) && unfinished.timeout().is_none());
     let mut pauses = Vec::new();
     for _ in 0..10 {
@@ -97,7 +97,7 @@ fn pauses_grow_until_all_is_done() {
         while !unfinished.is_due(true, now) {
             now = unfinished.timeout().unwrap();
         }
-        pauses.push((now - begun).as_millis());
+        pauses.push(now.since(begun).as_millis());
     }
     assert_eq!(pauses[..4], [200, 400, 800, 1600]);
     assert_eq!(pauses[9], LONGEST_PAUSE.as_millis());
