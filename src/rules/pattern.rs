@@ -68,7 +68,7 @@ impl Pattern {
     }
 
     /// What a comparison with a subject of so many bytes costs, in nanoseconds. Nearly all patterns take less; the worst of
-    /// 16 KiB takes twenty times as long.
+    /// 16 KiB takes some ten times as long.
     pub fn cost(&self, length: usize) -> usize {
         let of = |alternative: &Alternative| match alternative {
             Alternative::Glob(_) => 16 * length,

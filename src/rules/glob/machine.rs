@@ -39,16 +39,6 @@ impl<'p> Machine<'p> {
         }
     }
 
-    /// The machine for elements that follow each other.
-    pub(super) fn of_elements(elements: &[Element], ignore_case: bool) -> Machine<'p> {
-        let mut machine = Machine::new(elements.len() + 1);
-        for (at, element) in elements.iter().enumerate() {
-            machine.add(at, at + 1, element, ignore_case);
-        }
-        machine.set_end(elements.len());
-        machine
-    }
-
     /// An element, and the place that it leads to.
     pub(super) fn add(&mut self, at: usize, to: usize, element: &Element, ignore_case: bool) {
         match element {
@@ -96,18 +86,6 @@ impl<'p> Machine<'p> {
         self.is_at_end(&places)
     }
 
-    /// Where the leftmost part of `text` that matches ends.
-    pub(super) fn first_end(&self, text: &[u8]) -> Option<usize> {
-        let mut places = self.start();
-        for (at, &byte) in text.iter().enumerate() {
-            if self.is_at_end(&places) {
-                return Some(at);
-            }
-            self.pass(byte, &mut places, true);
-        }
-        self.is_at_end(&places).then_some(text.len())
-    }
-
     fn start(&self) -> Places {
         let mut places = Places { now: vec![0; self.width], next: vec![0; self.width] };
         set(&mut places.now, 0);
@@ -138,8 +116,13 @@ impl<'p> Machine<'p> {
         }
         let taking = &self.taking[usize::from(byte) * self.width..][..self.width];
         for (&distance, places) in &self.moves {
-            for (word, ((now, taking), places)) in now.iter().zip(taking).zip(places).enumerate() {
-                set_moved(next, word, now & taking & places, distance);
+            let (words, bits) = (distance / 64, distance % 64);
+            let mut carry = 0;
+            let moved = now.iter().zip(taking).zip(places);
+            for (((now, taking), places), next) in moved.zip(&mut next[words..]) {
+                let moved = now & taking & places;
+                *next |= moved << bits | carry;
+                carry = moved >> 1 >> (63 - bits);
             }
         }
         for (_, branches) in self.forks.iter().filter(|(at, _)| is_set(now, *at)) {

@@ -3,20 +3,20 @@
 //! FNM_CASEFOLD too: it holds for plain bytes and the ends of ranges, not for classes and `[.x.]`, `[=x=]`.
 //!
 //! A pattern is translated once into elements; matching goes back to the last `*` only. Where that begins to
-//! take long, all ways to read the rest are followed at once ([`machine`]). Tests compare with the C library.
+//! take long, what stands between the `*` is looked for in one pass ([`search`]). Tests compare with the C library.
 //!
 //! A set may have several ends, each for other bytes ([`set`]). What follows such a set is matched by [`Forks`], slower,
 //! for all readings at once.
 
 mod forks;
 mod machine;
+mod search;
 mod set;
 #[cfg(test)]
 mod tests;
 
 use bstr::{BString, ByteVec};
 use forks::Forks;
-use machine::Machine;
 use set::{Branch, ByteSet, parse_set};
 
 /// Comparisons of one match, for each byte of the text and besides, before another way is taken. Almost no pattern
@@ -170,19 +170,6 @@ impl Glob {
                 }
                 _ => return false,
             }
-        }
-    }
-
-    /// Whether an end of `text` matches `elements`, in front of which there is a `*`: in one pass. The leftmost place
-    /// for what stands in front of a `*` is the best one, since what follows may then stand anywhere behind it.
-    fn search(&self, elements: &[Element], text: &[u8]) -> bool {
-        let machine = |elements| Machine::of_elements(elements, self.ignore_case);
-        match elements.split_last() {
-            Some((Element::Forks(forks), before)) => {
-                machine(before).first_end(text).is_some_and(|end| forks.matches(&text[end..], true))
-            }
-            Some((Element::AnyRun, before)) => machine(before).first_end(text).is_some(),
-            _ => machine(elements).matches(text, true),
         }
     }
 
