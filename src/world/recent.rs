@@ -4,7 +4,7 @@
 //! Must stay true: what is kept is what is on disk, as far as this daemon knows. The database, which alone writes and removes
 //! records, says so here; what could not be written is forgotten.
 
-use crate::model::event::BuildFnv;
+use crate::model::fnv::BuildFnv;
 use crate::model::record::Record;
 use crate::model::{DeviceId, Properties};
 use bstr::{BStr, BString};
