@@ -80,7 +80,7 @@ fn while_rules_compute() {
 
 /// The answer of the daemon to a client of its status.
 fn status() -> Status {
-    let client = unix::connect_seqpacket(Path::new("/run/udev/mudev.status")).expect("the daemon listens");
+    let client = cell::connect(Path::new("/run/udev/mudev.status")).expect("the daemon listens");
     unix::send(client.as_fd(), b"status").expect("it is taken");
     let (mut json, mut buffer) = (Vec::new(), vec![0; 65536]);
     loop {
