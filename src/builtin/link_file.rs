@@ -6,6 +6,7 @@
 
 use super::host::{Host, Told};
 use super::ini::{self, Assignment, Complaint};
+use super::link_facts::NAME_MAX;
 use super::link_match::{Matching, Subject, parse_address};
 use super::value::parse_number;
 use crate::links::attr::hex;
@@ -20,8 +21,6 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Longest name of an interface.
-pub const NAME_MAX: usize = 15;
 /// Longest alternative name.
 pub const ALT_NAME_MAX: usize = 127;
 /// A .link file beyond this is none.
@@ -77,7 +76,7 @@ pub enum MacPolicy {
     Random,
 }
 
-/// The `[Link]` section: what a file wants of a link. None and empty: leave alone.
+/// The [Link] section: what a file wants of a link. None and empty: leave alone.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     /// Alias, MTU and queues, but for the address.
@@ -192,7 +191,6 @@ impl LinkFiles {
     }
 
     /// All files in order.
-    #[cfg(test)]
     pub fn iter(&self) -> impl Iterator<Item = &LinkFile> {
         self.files.iter()
     }
@@ -612,7 +610,7 @@ fn expand_specifiers(text: &str, host: &Host) -> Option<String> {
     Some(expanded)
 }
 
-/// Keys of `[Link]` that ethtool, sysfs and the like carry out.
+/// Keys of [Link] that ethtool, sysfs and the like carry out.
 const LATER_LINK: [&str; 62] = [
     "BitsPerSecond",
     "Duplex",

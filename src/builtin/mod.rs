@@ -5,6 +5,7 @@
 //! What must stay true: a call reads as little as it can ([`net_setup_link`] on a veth reads two
 //! attributes, [`net_id`] none), and nothing here changes the system: changes are needs too.
 
+mod call;
 pub mod host;
 pub mod ini;
 pub mod link_facts;
@@ -20,7 +21,6 @@ pub mod path_id;
 pub mod value;
 
 use crate::links::{Lookup, Mark, Table};
-use crate::model::Event;
 use crate::model::command::kernel_value;
 use crate::model::need::{Fact, Need};
 use crate::model::operation::{Operation, OperationReply};
@@ -28,24 +28,14 @@ use crate::rules::ask::{BuiltinName, BuiltinResult};
 use crate::world::Roots;
 use crate::world::sysfs::Sysfs;
 use bstr::{BStr, BString};
+pub use call::Call;
+use call::success;
 use host::Host;
 use link_facts::LinkFacts;
 use naming_scheme::NamingScheme;
 use std::borrow::Cow;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
-
-/// A call as the builtin sees it.
-pub struct Call<'a> {
-    pub builtin: BuiltinName,
-    /// Words of the command, the builtin's name first.
-    pub argv: &'a [BString],
-    pub event: &'a Event,
-    /// Answers to the needs of earlier tries of this call, in order.
-    pub facts: &'a [Fact],
-    /// `udevadm test` and `test-builtin`: no effect on the system.
-    pub dry: bool,
-}
 
 /// A try of one builtin.
 type BuiltinFn = fn(&Builtins, &Call, &Sysfs, &Table) -> Result<BuiltinResult, Need>;
@@ -239,11 +229,6 @@ fn permanent_address<'a>(call: &Call<'a>) -> Option<&'a [u8]> {
         Fact::Helper(reply) if reply.is_none() => Some(&[]),
         _ => None,
     })
-}
-
-/// The result of a call that found these properties.
-fn success(properties: Vec<(BString, Option<BString>)>) -> BuiltinResult {
-    BuiltinResult { success: true, properties, ..BuiltinResult::default() }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! helper makes it, and the answer is kept: it is a constant of the kind of link (`veth`) or of the
 //! driver bound to the parent device, one question for each is enough for the life of the daemon.
 
-use super::{Call, success};
+use super::call::{Call, success};
 use crate::links::{Lookup, Table};
 use crate::model::need::{Fact, Need};
 use crate::model::{Errno, Event};

@@ -8,9 +8,9 @@
 //! Not here: the look-up of the vendor by `OUI:` and the naming filter's own entries in the hardware
 //! database. They come with the hwdb builtin; the filter's properties are obeyed already.
 
+use super::call::success;
 use super::link_facts::LinkFacts;
 use super::naming_scheme::{Flag, NamingScheme};
-use super::success;
 use super::value::{parse_decimal, parse_hex, parse_number};
 use crate::links::attr::hex;
 use crate::model::device::{last_component, sysnum};

@@ -6,12 +6,12 @@
 //! default file costs two attributes (`addr_assign_type`, `name_assign_type`) and none where the file does
 //! not ask for them.
 
-use super::link_facts::LinkFacts;
-use super::link_file::{ALT_NAME_MAX, LinkFile, LinkFiles, MacPolicy, NAME_MAX, NamePolicy};
+use super::call::{Call, success};
+use super::link_facts::{LinkFacts, NAME_MAX};
+use super::link_file::{ALT_NAME_MAX, LinkFile, LinkFiles, MacPolicy, NamePolicy};
 use super::link_match::Subject;
 use super::naming_scheme::{Flag, NamingScheme};
 use super::value::parse_number;
-use super::{Call, success};
 use crate::links::request::{Settings, set_link};
 use crate::model::device::is_interface_name;
 use crate::model::need::{Fact, Need};

@@ -4,7 +4,7 @@
 //! What must stay true: names of links in `/dev/disk/by-path` come from here, so a component once
 //! given must never change.
 
-use super::success;
+use super::call::success;
 use super::value::{parse_decimal, parse_hex};
 use crate::model::Event;
 use crate::model::device::{last_component, sysname, sysnum};

@@ -1,7 +1,7 @@
 use super::machine::{Machine, property};
 use super::*;
 use crate::links::{Origin, wire};
-use crate::model::{Action, Errno, IfIndex};
+use crate::model::{Action, Errno, Event, IfIndex};
 use crate::sys::inotify::Inotify;
 
 /// Roots of a tree but for the real /sys, so that links come from the table.
