@@ -1,6 +1,10 @@
 //! The layers of the house (ARCHITECTURE.md), checked on the source text: pure layers import nothing
 //! from below, `unsafe` stands only in `sys/`, mio only in `daemon/`, absolute paths only in `world/` and
-//! `main.rs`. Comments, `#[cfg(test)]` modules and files named `...tests.rs` are exempt.
+//! `main.rs`. No files of `daemon/` or `builtin/` name each other in a circle. Comments, `#[cfg(test)]` modules and files
+//! named `...tests.rs` are exempt.
+
+#[path = "layers/circles.rs"]
+mod circles;
 
 use std::path::{Path, PathBuf};
 
@@ -118,10 +122,25 @@ fn is_char(bytes: &[u8]) -> bool {
     }
 }
 
-/// Cuts the test module off, which stands at the end of a file by convention.
-fn without_tests(text: &str) -> &str {
-    let cut = text.find("#[cfg(test)]\nmod ").or_else(|| text.find("#[cfg(test)]\npub mod "));
-    &text[..cut.unwrap_or(text.len())]
+/// Cuts the test module off, which stands at the end of a file by convention, and takes declarations of such modules out.
+fn without_tests(text: &str) -> String {
+    const MARK: &str = "#[cfg(test)]\n";
+    let mut kept = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(MARK) {
+        let (before, marked) = rest.split_at(at);
+        let item = &marked[MARK.len()..];
+        let is_module = ["mod ", "pub mod ", "pub(crate) mod "].iter().any(|word| item.starts_with(word));
+        let line = item.split_inclusive('\n').next().unwrap_or("");
+        kept.push_str(before);
+        if is_module && line.contains('{') {
+            return kept;
+        }
+        // Lines keep their numbers.
+        kept.push_str(if is_module { "\n\n" } else { &marked[..MARK.len() + line.len()] });
+        rest = &item[line.len()..];
+    }
+    kept + rest
 }
 
 /// Everything wrong with one file; `path` is below `src/`.
@@ -130,7 +149,7 @@ fn findings(path: &str, text: &str) -> Vec<String> {
     if path.ends_with("tests.rs") || path.contains("/tests/") {
         return Vec::new();
     }
-    let source = take_apart(without_tests(text));
+    let source = take_apart(&without_tests(text));
     let mut found = Vec::new();
     let mut each_line = |check: &dyn Fn(&str) -> Option<String>| {
         for (number, line) in source.code.lines().enumerate() {
@@ -209,22 +228,37 @@ fn sources(folder: &Path, into: &mut Vec<PathBuf>) {
     }
 }
 
-#[test]
-fn every_layer_names_only_what_is_below_it() {
+/// All sources but tests, by their path below `src/`.
+fn all_sources() -> Vec<(String, String)> {
     let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut files = Vec::new();
     sources(&src, &mut files);
     files.sort();
+    let read = |file: &PathBuf| {
+        let path = file.strip_prefix(&src).expect("below src/").to_str().expect("plain names").to_owned();
+        (path, std::fs::read_to_string(file).expect("sources are text"))
+    };
+    files.iter().filter(|file| !is_test_module(&src, file)).map(read).collect()
+}
+
+#[test]
+fn every_layer_names_only_what_is_below_it() {
+    let files = all_sources();
     assert!(files.len() > 20, "only {} files found below src/", files.len());
-    let found: Vec<String> = files
-        .iter()
-        .filter(|file| !is_test_module(&src, file))
-        .flat_map(|file| {
-            let path = file.strip_prefix(&src).expect("below src/").to_str().expect("plain names");
-            findings(path, &std::fs::read_to_string(file).expect("sources are text"))
-        })
-        .collect();
+    let found: Vec<String> = files.iter().flat_map(|(path, text)| findings(path, text)).collect();
     assert!(found.is_empty(), "\n{}", found.join("\n"));
+}
+
+#[test]
+fn no_files_of_a_folder_name_each_other_in_a_circle() {
+    for folder in ["daemon/", "builtin/"] {
+        let is_test = |path: &str| path.ends_with("tests.rs") || path.contains("/simulation/");
+        let files = all_sources().into_iter().filter(|(path, _)| path.starts_with(folder) && !is_test(path));
+        let files: Vec<_> = files.map(|(path, text)| (path, without_tests(&text))).collect();
+        assert!(files.len() > 10, "only {} files found in {folder}", files.len());
+        let found = circles::circles(&circles::graph(&files));
+        assert!(found.is_empty(), "in a circle:\n{}", found.join("\n"));
+    }
 }
 
 #[test]
@@ -243,6 +277,8 @@ fn each_breach_is_found() {
         ("daemon/a.rs", "let p = \"/run/udev\";"),
         ("rules/a.rs", "let p = b\"/etc/udev\";"),
         ("builtin/a.rs", "let p = r#\"/proc/cmdline\"#;"),
+        ("builtin/mod.rs", "#[cfg(test)]\nmod machine;\nuse crate::daemon::Loop;"),
+        ("model/a.rs", "#[cfg(test)]\nuse super::b;\nuse crate::world::Roots;"),
     ];
     for (path, text) in bad {
         assert!(!findings(path, text).is_empty(), "{path}: {text}");

@@ -28,7 +28,7 @@ macro_rules! filter_help {
 pub(super) use filter_help;
 
 /// Their long names.
-pub(super) const LONG: LongNames = &[
+pub const LONG: LongNames = &[
     "subsystem-match",
     "subsystem-nomatch",
     "attr-match",
@@ -44,7 +44,7 @@ pub(super) const LONG: LongNames = &[
 
 /// One of the options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Match {
+pub enum Match {
     Subsystem,
     NotSubsystem,
     Attr,
@@ -60,7 +60,7 @@ pub(super) enum Match {
 
 impl Match {
     /// The option of this long name.
-    pub(super) fn from_long(name: &str) -> Option<Match> {
+    pub fn from_long(name: &str) -> Option<Match> {
         Some(match name {
             "subsystem-match" => Match::Subsystem,
             "subsystem-nomatch" => Match::NotSubsystem,
@@ -78,7 +78,7 @@ impl Match {
     }
 
     /// The option of this letter, in `trigger` only.
-    pub(super) fn from_short(letter: char) -> Option<Match> {
+    pub fn from_short(letter: char) -> Option<Match> {
         Some(match letter {
             's' => Match::Subsystem,
             'S' => Match::NotSubsystem,
@@ -93,12 +93,7 @@ impl Match {
     }
 
     /// Reads the option's value, if it has one, into the filter.
-    pub(super) fn read(
-        self,
-        parser: &mut Parser,
-        filter: &mut Filter,
-        devices: &Devices,
-    ) -> Result<(), Stop> {
+    pub fn read(self, parser: &mut Parser, filter: &mut Filter, devices: &Devices) -> Result<(), Stop> {
         match self {
             Match::Subsystem => filter.subsystems.push(glob(&bytes_value(parser)?)),
             Match::NotSubsystem => filter.not_subsystems.push(glob(&bytes_value(parser)?)),
@@ -117,12 +112,7 @@ impl Match {
 }
 
 /// The devices that the filter wants, in order.
-pub(super) fn enumerate(
-    devices: &Devices,
-    kind: Kind,
-    filter: &Filter,
-    prioritized: &[BString],
-) -> Vec<Found> {
+pub fn enumerate(devices: &Devices, kind: Kind, filter: &Filter, prioritized: &[BString]) -> Vec<Found> {
     Enumerator::new(&devices.sysfs, &devices.roots.run).enumerate(kind, filter, prioritized)
 }
 

@@ -3,6 +3,8 @@
 //!
 //! Bytes stay bytes (`BString`) until someone needs text.
 
+#![warn(unreachable_pub)]
+
 pub mod action;
 pub mod announcement;
 pub mod claims;

@@ -304,7 +304,6 @@ impl Properties {
     }
 
     /// Whether there is none.
-    #[allow(dead_code, reason = "belongs to `len`")]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
