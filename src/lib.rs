@@ -25,6 +25,9 @@
 //! hardware, a lock or another process; no global state but the logger.
 
 #![deny(unsafe_code)]
+#![warn(unreachable_pub)]
+// The docs are for those who read the source, and are built with what is private.
+#![allow(rustdoc::private_intra_doc_links)]
 
 pub mod adm;
 pub mod builtin;

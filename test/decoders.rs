@@ -3,8 +3,9 @@
 
 use bstr::BString;
 use mudev::links::link::Rare;
+use mudev::links::link::Short;
 use mudev::links::wire::{self, Frame};
-use mudev::links::{Link, Reply, Short, decode};
+use mudev::links::{Link, Reply, decode};
 use mudev::model::Errno;
 use netlink_packet_core::{
     Emitable, NLM_F_DUMP_INTR, NetlinkBuffer, NetlinkHeader, NetlinkMessage, NetlinkPayload, Nla, Parseable,

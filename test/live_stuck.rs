@@ -28,7 +28,7 @@ fn adm(words: &[&str]) -> (i32, String, String) {
 
 /// Has the daemon write a line of its log for each of these messages.
 fn make_it_log(lines: usize) {
-    let client = unix::connect_seqpacket(Path::new("/run/udev/control")).expect("the daemon listens");
+    let client = cell::connect(Path::new("/run/udev/control")).expect("the daemon listens");
     let send = |message| {
         let datagram = Datagram { version: VERSION_B.into(), message };
         unix::send(client.as_fd(), &datagram.render().expect("it fits")).expect("it is taken");

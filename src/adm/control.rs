@@ -21,7 +21,7 @@ use std::time::Duration;
 
 /// Why the daemon could not be told.
 #[derive(Debug)]
-pub enum SendError {
+pub(super) enum SendError {
     /// Nobody listens.
     NoDaemon(io::Error),
     /// Who listens speaks another protocol.
@@ -49,7 +49,11 @@ impl fmt::Display for SendError {
 }
 
 /// Sends messages over one connection and waits for the daemon's answer, None: not at all. Who was told.
-pub fn send(roots: &Roots, messages: &[Message], limit: Option<Duration>) -> Result<Option<Peer>, SendError> {
+pub(super) fn send(
+    roots: &Roots,
+    messages: &[Message],
+    limit: Option<Duration>,
+) -> Result<Option<Peer>, SendError> {
     let limit = limit.filter(|l| !l.is_zero());
     let connection = connect(roots, limit.unwrap_or(reach::SHORT))?;
     let peer = || Peer::of(connection.as_fd(), roots);
@@ -91,7 +95,7 @@ fn send_one(connection: &OwnedFd, message: &Message) -> Result<(), SendError> {
 }
 
 /// What `control --help` says.
-pub const HELP: &str = "control OPTION...
+pub(super) const HELP: &str = "control OPTION...
 
 Tell the daemon what to do.
 
@@ -177,7 +181,7 @@ fn parse(parser: &mut Parser) -> Result<(Vec<Message>, Duration), Stop> {
 }
 
 /// Runs the subcommand.
-pub fn run(parser: &mut Parser, roots: &Roots, _out: Out) -> Outcome {
+pub(super) fn run(parser: &mut Parser, roots: &Roots, _out: Out) -> Outcome {
     let (messages, timeout) = parse(parser)?;
     if ignored_in_chroot("control", roots) {
         return Ok(ExitCode::SUCCESS);

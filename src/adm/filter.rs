@@ -28,7 +28,7 @@ macro_rules! filter_help {
 pub(super) use filter_help;
 
 /// Their long names.
-pub const LONG: LongNames = &[
+pub(super) const LONG: LongNames = &[
     "subsystem-match",
     "subsystem-nomatch",
     "attr-match",
@@ -44,7 +44,7 @@ pub const LONG: LongNames = &[
 
 /// One of the options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Match {
+pub(super) enum Match {
     Subsystem,
     NotSubsystem,
     Attr,
@@ -60,7 +60,7 @@ pub enum Match {
 
 impl Match {
     /// The option of this long name.
-    pub fn from_long(name: &str) -> Option<Match> {
+    pub(super) fn from_long(name: &str) -> Option<Match> {
         Some(match name {
             "subsystem-match" => Match::Subsystem,
             "subsystem-nomatch" => Match::NotSubsystem,
@@ -78,7 +78,7 @@ impl Match {
     }
 
     /// The option of this letter, in `trigger` only.
-    pub fn from_short(letter: char) -> Option<Match> {
+    pub(super) fn from_short(letter: char) -> Option<Match> {
         Some(match letter {
             's' => Match::Subsystem,
             'S' => Match::NotSubsystem,
@@ -93,7 +93,12 @@ impl Match {
     }
 
     /// Reads the option's value, if it has one, into the filter.
-    pub fn read(self, parser: &mut Parser, filter: &mut Filter, devices: &Devices) -> Result<(), Stop> {
+    pub(super) fn read(
+        self,
+        parser: &mut Parser,
+        filter: &mut Filter,
+        devices: &Devices,
+    ) -> Result<(), Stop> {
         match self {
             Match::Subsystem => filter.subsystems.push(glob(&bytes_value(parser)?)),
             Match::NotSubsystem => filter.not_subsystems.push(glob(&bytes_value(parser)?)),
@@ -112,7 +117,12 @@ impl Match {
 }
 
 /// The devices that the filter wants, in order.
-pub fn enumerate(devices: &Devices, kind: Kind, filter: &Filter, prioritized: &[BString]) -> Vec<Found> {
+pub(super) fn enumerate(
+    devices: &Devices,
+    kind: Kind,
+    filter: &Filter,
+    prioritized: &[BString],
+) -> Vec<Found> {
     Enumerator::new(&devices.sysfs, &devices.roots.run).enumerate(kind, filter, prioritized)
 }
 

@@ -19,7 +19,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 /// What `monitor --help` says.
-pub const HELP: &str = "monitor [OPTIONS]
+pub(super) const HELP: &str = "monitor [OPTIONS]
 
 Show the kernel's uevents and the daemon's announcements as they come.
 
@@ -41,7 +41,7 @@ const MESSAGE_MAX: usize = 64 << 10;
 
 /// Who speaks in a netlink group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Speaker {
+pub(super) enum Speaker {
     Kernel,
     Udev,
 }
@@ -103,7 +103,7 @@ fn parse_uid_map(text: &str) -> Vec<(u32, u32)> {
 
 /// A socket that hears one speaker.
 #[derive(Debug)]
-pub struct Receiver {
+pub(super) struct Receiver {
     speaker: Speaker,
     socket: OwnedFd,
     users: Users,
@@ -112,7 +112,7 @@ pub struct Receiver {
 
 impl Receiver {
     /// Begins to listen.
-    pub fn open(speaker: Speaker, roots: &Roots) -> Result<Receiver, Stop> {
+    pub(super) fn open(speaker: Speaker, roots: &Roots) -> Result<Receiver, Stop> {
         let open = || {
             let socket = netlink::open_uevent(speaker.group())?;
             // Without it more can be lost, no more than that.
@@ -125,7 +125,7 @@ impl Receiver {
     }
 
     /// The next good message; None when nothing is there. What is no message of the speaker is skipped.
-    pub fn receive(&mut self) -> Result<Option<Uevent>, Stop> {
+    pub(super) fn receive(&mut self) -> Result<Option<Uevent>, Stop> {
         loop {
             match netlink::receive(self.socket.as_fd(), &mut self.buffer) {
                 Ok(received) => match self.parse(received) {
@@ -217,7 +217,7 @@ impl Options {
 }
 
 /// Runs the subcommand.
-pub fn run(parser: &mut Parser, roots: &Roots, out: Out) -> Outcome {
+pub(super) fn run(parser: &mut Parser, roots: &Roots, out: Out) -> Outcome {
     let options = parse(parser)?;
     if ignored_in_chroot("monitor", roots) {
         return Ok(ExitCode::SUCCESS);

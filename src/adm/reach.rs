@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// After this time a daemon that does not answer is named: it answers within milliseconds.
-pub const SHORT: Duration = Duration::from_secs(2);
+pub(super) const SHORT: Duration = Duration::from_secs(2);
 
 /// Name, in `/run/udev`, of the only socket of systemd's udev from 262 on. Earlier ones have the classic socket
 /// beside it.
@@ -23,7 +23,7 @@ const VARLINK_PING: &[u8] = b"{\"method\":\"io.systemd.service.Ping\"}\0";
 
 /// Who is at the other end of a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Peer {
+pub(super) struct Peer {
     pid: i32,
     /// What ps(1) calls it; empty if that cannot be read.
     name: String,
@@ -32,7 +32,7 @@ pub struct Peer {
 
 impl Peer {
     /// Who listens where this socket is connected to.
-    pub fn of(socket: BorrowedFd, roots: &Roots) -> Option<Peer> {
+    pub(super) fn of(socket: BorrowedFd, roots: &Roots) -> Option<Peer> {
         let Credentials { pid, .. } = unix::peer_credentials(socket).ok()?;
         let stat = std::fs::read_to_string(roots.proc.join(format!("{pid}/stat"))).unwrap_or_default();
         Some(Peer::new(pid, &stat))
@@ -58,17 +58,17 @@ impl fmt::Display for Peer {
 }
 
 /// What to say when nobody has answered in time.
-pub fn no_answer(peer: Option<&Peer>) -> String {
+pub(super) fn no_answer(peer: Option<&Peer>) -> String {
     peer.map_or_else(|| "the daemon does not answer".to_owned(), |peer| format!("{peer} does not answer"))
 }
 
 /// Whether a connection failed because nobody listens: no socket, or that of a daemon that has ended.
-pub fn nobody_listens(error: &io::Error) -> bool {
+pub(super) fn nobody_listens(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
 /// Why nobody was reached, for people. `who` was looked for.
-pub fn unreached(who: &str, error: &io::Error) -> String {
+pub(super) fn unreached(who: &str, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => format!("no {who} runs here"),
         io::ErrorKind::ConnectionRefused => {
@@ -80,13 +80,13 @@ pub fn unreached(who: &str, error: &io::Error) -> String {
 }
 
 /// Whether what answers here is mudevd.
-pub fn is_mudevd(roots: &Roots) -> bool {
+pub(super) fn is_mudevd(roots: &Roots) -> bool {
     unix::connect_seqpacket_within(&roots.run.join("udev").join(status::SOCKET), SHORT).is_ok()
 }
 
 /// Waits until the other end has something to say or has hung up; names it when that takes long. False: it has
 /// not in that time.
-pub fn wait_for_answer(socket: BorrowedFd, roots: &Roots, limit: Duration) -> io::Result<bool> {
+pub(super) fn wait_for_answer(socket: BorrowedFd, roots: &Roots, limit: Duration) -> io::Result<bool> {
     if process::wait_readable(socket, limit.min(SHORT))? {
         return Ok(true);
     }
@@ -97,24 +97,24 @@ pub fn wait_for_answer(socket: BorrowedFd, roots: &Roots, limit: Duration) -> io
 }
 
 /// A daemon that speaks Varlink and not the classic protocol.
-pub struct Varlink(OwnedFd);
+pub(super) struct Varlink(OwnedFd);
 
 impl Varlink {
     /// Looks for one in `/run/udev`.
-    pub fn find(roots: &Roots) -> Option<Varlink> {
+    pub(super) fn find(roots: &Roots) -> Option<Varlink> {
         let connect =
             |name: &str| unix::connect_stream_within(&roots.run.join("udev").join(name), SHORT).ok();
         connect(VARLINK).or_else(|| connect("control")).map(Varlink)
     }
 
     /// Who it is.
-    pub fn peer(&self, roots: &Roots) -> Option<Peer> {
+    pub(super) fn peer(&self, roots: &Roots) -> Option<Peer> {
         Peer::of(self.0.as_fd(), roots)
     }
 
     /// Waits until all events that the kernel has sent are in its queue. False: it did not answer in that
     /// time, or ended.
-    pub fn ping(&self, roots: &Roots, limit: Duration) -> io::Result<bool> {
+    pub(super) fn ping(&self, roots: &Roots, limit: Duration) -> io::Result<bool> {
         unix::send(self.0.as_fd(), VARLINK_PING)?;
         let end = Instant::now() + limit;
         let mut buffer = [0; 1024];

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 const MAX_TRACE: u64 = 1 << 30;
 
 /// What `replay --help` says.
-pub const HELP: &str = "replay [OPTIONS] FILE
+pub(super) const HELP: &str = "replay [OPTIONS] FILE
 
 Run a trace that `mudevd --record FILE` wrote and print what the daemon would do, one effect a line.
 Nothing of the system is touched.
@@ -29,7 +29,7 @@ Nothing of the system is touched.
 const LONG: &[LongNames] = &[&["expect"]];
 
 /// Runs the subcommand.
-pub fn run(parser: &mut Parser, roots: &Roots, out: Out) -> Outcome {
+pub(super) fn run(parser: &mut Parser, roots: &Roots, out: Out) -> Outcome {
     let (mut file, mut expected) = (None, None);
     while let Some(arg) = next_arg(parser, LONG)? {
         match arg {

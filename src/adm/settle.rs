@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 const LOOK: Duration = Duration::from_millis(100);
 
 /// What `settle --help` says.
-pub const HELP: &str = "settle [OPTIONS]
+pub(super) const HELP: &str = "settle [OPTIONS]
 
 Wait until the daemon has handled all events.
 
@@ -59,7 +59,7 @@ fn parse(parser: &mut Parser) -> Result<Options, Stop> {
 }
 
 /// Runs the subcommand.
-pub fn run(parser: &mut Parser, roots: &Roots, _out: Out) -> Outcome {
+pub(super) fn run(parser: &mut Parser, roots: &Roots, _out: Out) -> Outcome {
     let options = parse(parser)?;
     if ignored_in_chroot("settle", roots) {
         return Ok(ExitCode::SUCCESS);

@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 
 /// What `status --help` says.
-pub const HELP: &str = "status [OPTIONS]
+pub(super) const HELP: &str = "status [OPTIONS]
 
 Show what the daemon is doing: its queue, each running event with what it waits for and since when,
 its counters, and the longest turn of its loop.
@@ -23,7 +23,7 @@ its counters, and the longest turn of its loop.
   -V --version                  Show the version";
 
 /// What `links --help` says.
-pub const LINKS_HELP: &str = "links [OPTIONS]
+pub(super) const LINKS_HELP: &str = "links [OPTIONS]
 
 Show the network interfaces as the daemon knows them from the kernel's messages.
 
@@ -38,12 +38,12 @@ const LONG: &[LongNames] = &[&["json"]];
 const ANSWER_MAX: usize = 256 << 20;
 
 /// Runs `status`.
-pub fn run(parser: &mut Parser, roots: &Roots, out: Out) -> Outcome {
+pub(super) fn run(parser: &mut Parser, roots: &Roots, out: Out) -> Outcome {
     show::<Status>(parser, roots, out, "status", print_status)
 }
 
 /// Runs `links`.
-pub fn run_links(parser: &mut Parser, roots: &Roots, out: Out) -> Outcome {
+pub(super) fn run_links(parser: &mut Parser, roots: &Roots, out: Out) -> Outcome {
     show::<Vec<LinkRow>>(parser, roots, out, "links", |rows, out| print_links(rows, out))
 }
 

@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// What `test --help` says.
-pub const HELP: &str = "test [OPTIONS] DEVICE
+pub(super) const HELP: &str = "test [OPTIONS] DEVICE
 
 Run the rules for a device and show what they decide. Nothing is changed: no node, symlink, record,
 attribute or link; the RUN list is shown, not run. Programs of PROGRAM and IMPORT do run. DEVICE is a
@@ -37,7 +37,7 @@ path in /dev or /sys, with or without /sys in front, a device id or the name of 
   -V --version                          Show the version";
 
 /// What `test-builtin --help` says.
-pub const BUILTIN_HELP: &str = "test-builtin [OPTIONS] COMMAND DEVICE
+pub(super) const BUILTIN_HELP: &str = "test-builtin [OPTIONS] COMMAND DEVICE
 
 Run one builtin for a device and show the properties it sets. COMMAND is the name of a builtin, with
 arguments in the same word if it takes any.
@@ -104,7 +104,7 @@ fn parse(parser: &mut Parser, is_builtin: bool, out: Out) -> Result<Option<Optio
 }
 
 /// Runs `test`.
-pub fn run(parser: &mut Parser, roots: &Roots, out: Out) -> Outcome {
+pub(super) fn run(parser: &mut Parser, roots: &Roots, out: Out) -> Outcome {
     let Some(options) = parse(parser, false, out)? else { return Ok(ExitCode::SUCCESS) };
     let mut words = options.words.into_iter();
     let device = words.next().ok_or_else(|| Stop::failed("a device is required"))?;
@@ -127,7 +127,7 @@ pub fn run(parser: &mut Parser, roots: &Roots, out: Out) -> Outcome {
 }
 
 /// Runs `test-builtin`.
-pub fn run_builtin(parser: &mut Parser, roots: &Roots, out: Out) -> Outcome {
+pub(super) fn run_builtin(parser: &mut Parser, roots: &Roots, out: Out) -> Outcome {
     let Some(options) = parse(parser, true, out)? else { return Ok(ExitCode::SUCCESS) };
     let [command, device] = <[OsString; 2]>::try_from(options.words)
         .map_err(|_| Stop::failed("a command and a device are required"))?

@@ -49,7 +49,7 @@ const DUMPS_MAX: usize = 5;
 const REPLY_MAX: usize = 64 << 10;
 
 /// All that is needed to answer for one device.
-pub struct Trial {
+pub(super) struct Trial {
     answers: Answers,
     /// Of other devices; None where no daemon has ever run.
     records: Option<Records>,
@@ -61,7 +61,7 @@ pub struct Trial {
 
 impl Trial {
     /// Reads configuration, .link files and the table of links.
-    pub fn new(devices: &Devices) -> Result<Trial, Stop> {
+    pub(super) fn new(devices: &Devices) -> Result<Trial, Stop> {
         let roots = devices.roots;
         let kernel =
             Files::new(roots).command_line(&Constants::new(roots)).ok().flatten().unwrap_or_default();
@@ -89,7 +89,7 @@ impl Trial {
     }
 
     /// Runs the rules; those in `extra` folders come before, and hide, those of the same name elsewhere.
-    pub fn run_rules(
+    pub(super) fn run_rules(
         &mut self,
         event: Event,
         extra: &[PathBuf],
@@ -115,7 +115,7 @@ impl Trial {
     }
 
     /// Answers one question, doing one after the other what it needs.
-    pub fn answer(&mut self, event: &Event, ask: &Ask) -> Result<Answer, Stop> {
+    pub(super) fn answer(&mut self, event: &Event, ask: &Ask) -> Result<Answer, Stop> {
         let mut facts = Vec::new();
         while facts.len() < NEEDS_MAX {
             let others = self.records.as_ref().map(|records| records as &dyn OtherDevices);
@@ -173,7 +173,7 @@ fn perform_dry(operation: &Operation) -> OperationReply {
 }
 
 /// The event that the rules are to see: the device as sysfs and record describe it now.
-pub fn event_of(devices: &Devices, devpath: &BStr, action: Action) -> Event {
+pub(super) fn event_of(devices: &Devices, devpath: &BStr, action: Action) -> Event {
     let mut properties = devices.sysfs.properties(devpath);
     properties.set("ACTION", action.as_str());
     let subsystem = devices.sysfs.subsystem(devpath).unwrap_or_default();

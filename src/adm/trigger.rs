@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// What `trigger --help` says.
-pub const HELP: &str = concat!(
+pub(super) const HELP: &str = concat!(
     "trigger [OPTIONS] [DEVICE...]
 
 Have the kernel send uevents of devices again. A DEVICE (path in /sys or /dev, device id, unit)
@@ -151,7 +151,7 @@ fn parse_kind(text: &str) -> Result<Kind, Stop> {
 }
 
 /// Runs the subcommand.
-pub fn run(parser: &mut Parser, roots: &Roots, out: Out) -> Outcome {
+pub(super) fn run(parser: &mut Parser, roots: &Roots, out: Out) -> Outcome {
     let devices = Devices::new(roots);
     let Some(options) = parse(parser, &devices, out)? else { return Ok(ExitCode::SUCCESS) };
     if ignored_in_chroot("trigger", roots) {

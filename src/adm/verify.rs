@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// What `verify --help` says.
-pub const HELP: &str = "verify [OPTIONS] [FILE|DIR...]
+pub(super) const HELP: &str = "verify [OPTIONS] [FILE|DIR...]
 
 Check rules files: those of the system, or the given ones.
 
@@ -90,7 +90,7 @@ fn below(root: &Path, path: &Path) -> PathBuf {
 }
 
 /// Runs the verb on the rest of the command line.
-pub fn run(parser: &mut lexopt::Parser, roots: &Roots, out: Out) -> Outcome {
+pub(super) fn run(parser: &mut lexopt::Parser, roots: &Roots, out: Out) -> Outcome {
     let options = Options::parse(parser)?;
     let roots = options.roots(roots);
     let (files, unread) = read_files(&options, &roots).map_err(Stop::failed)?;

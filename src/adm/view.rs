@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 
 /// Everything that devices are looked up in.
 #[derive(Debug)]
-pub struct Devices<'a> {
+pub(super) struct Devices<'a> {
     pub roots: &'a Roots,
     pub sysfs: Sysfs,
     /// None while no daemon has ever run.
@@ -29,34 +29,34 @@ enum Base {
 
 impl<'a> Devices<'a> {
     /// The devices below these roots.
-    pub fn new(roots: &'a Roots) -> Devices<'a> {
+    pub(super) fn new(roots: &'a Roots) -> Devices<'a> {
         Devices { roots, sysfs: Sysfs::new(roots), records: Records::open(&roots.run).ok() }
     }
 
     /// The devpath of a word of the command line: a device id, the name of a unit, a path that leads to
     /// `/dev` or `/sys`.
-    pub fn find(&self, text: &[u8]) -> Result<BString, Stop> {
+    pub(super) fn find(&self, text: &[u8]) -> Result<BString, Stop> {
         self.find_from(Base::WorkingFolder, text)
     }
 
     /// The same; a path may also lack the `/sys` in front.
-    pub fn find_below_sys(&self, text: &[u8]) -> Result<BString, Stop> {
+    pub(super) fn find_below_sys(&self, text: &[u8]) -> Result<BString, Stop> {
         self.find_from(Base::Sys, text)
     }
 
     /// The same; a path may also lack the `/dev/` in front.
-    pub fn find_below_dev(&self, text: &[u8]) -> Result<BString, Stop> {
+    pub(super) fn find_below_dev(&self, text: &[u8]) -> Result<BString, Stop> {
         self.find_from(Base::Dev, text)
     }
 
     /// The device of a node or symlink by its name, with or without `/dev/`; nothing else.
-    pub fn find_node(&self, name: &[u8]) -> Result<BString, Stop> {
+    pub(super) fn find_node(&self, name: &[u8]) -> Result<BString, Stop> {
         let path = prefixed(b"/dev/", name);
         self.find_path(&path).ok_or_else(|| unknown(name, &[path]))
     }
 
     /// The device at a path with or without `/sys/` in front; nothing else.
-    pub fn find_syspath(&self, path: &[u8]) -> Result<BString, Stop> {
+    pub(super) fn find_syspath(&self, path: &[u8]) -> Result<BString, Stop> {
         let path = prefixed(b"/sys/", path);
         self.at_syspath(&path).ok_or_else(|| unknown(&path, &[]))
     }
@@ -111,19 +111,19 @@ impl<'a> Devices<'a> {
     }
 
     /// Whether a device has a record: it is initialized.
-    pub fn is_initialized(&self, devpath: &[u8]) -> bool {
+    pub(super) fn is_initialized(&self, devpath: &[u8]) -> bool {
         // The folder may be younger than we are.
         let records = Records::open(&self.roots.run).ok();
         Described::new(&self.sysfs, records.as_ref(), devpath).record.is_some()
     }
 
     /// The record of a device.
-    pub fn record(&self, device: &Device) -> Option<Record> {
+    pub(super) fn record(&self, device: &Device) -> Option<Record> {
         self.records.as_ref()?.read(&device.id()?).ok()?
     }
 
     /// Describes a device.
-    pub fn describe(&self, devpath: &[u8]) -> Described {
+    pub(super) fn describe(&self, devpath: &[u8]) -> Described {
         Described::new(&self.sysfs, self.records.as_ref(), devpath)
     }
 }

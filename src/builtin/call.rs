@@ -18,6 +18,6 @@ pub struct Call<'a> {
 }
 
 /// The result of a call that found these properties.
-pub fn success(properties: Vec<(BString, Option<BString>)>) -> BuiltinResult {
+pub(super) fn success(properties: Vec<(BString, Option<BString>)>) -> BuiltinResult {
     BuiltinResult { success: true, properties, ..BuiltinResult::default() }
 }

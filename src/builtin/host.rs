@@ -99,7 +99,7 @@ impl Host {
         compare_versions(self.kernel_text("osrelease").as_bytes(), version.as_bytes()).is_ge()
     }
 
-    /// Whether the condition of this key of [Match] holds.
+    /// Whether the condition of this key of `[Match]` holds.
     pub fn condition(&self, key: &str, value: &str) -> bool {
         match key {
             "Host" => self.is_host(value),

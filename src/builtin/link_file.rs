@@ -76,7 +76,7 @@ pub enum MacPolicy {
     Random,
 }
 
-/// The [Link] section: what a file wants of a link. None and empty: leave alone.
+/// The `[Link]` section: what a file wants of a link. None and empty: leave alone.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     /// Alias, MTU and queues, but for the address.
@@ -191,6 +191,7 @@ impl LinkFiles {
     }
 
     /// All files in order.
+    #[cfg(test)]
     pub fn iter(&self) -> impl Iterator<Item = &LinkFile> {
         self.files.iter()
     }
@@ -610,7 +611,7 @@ fn expand_specifiers(text: &str, host: &Host) -> Option<String> {
     Some(expanded)
 }
 
-/// Keys of [Link] that ethtool, sysfs and the like carry out.
+/// Keys of `[Link]` that ethtool, sysfs and the like carry out.
 const LATER_LINK: [&str; 62] = [
     "BitsPerSecond",
     "Duplex",

@@ -1,4 +1,4 @@
-//! [Match] of a .link file (builtins.md 2.2): which links the file is for.
+//! `[Match]` of a .link file (builtins.md 2.2): which links the file is for.
 //!
 //! Conditions about the machine are decided when the file is loaded; a false one removes the file.
 //! What must stay true: all keys must agree, and a value that is not known never satisfies a positive
@@ -14,7 +14,7 @@ use crate::rules::glob::Glob;
 use bstr::ByteSlice;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// A link as [Match] sees it.
+/// A link as `[Match]` sees it.
 pub struct Subject<'a> {
     pub link: &'a LinkFacts<'a>,
     /// Its name at this moment.
@@ -26,7 +26,7 @@ pub struct Subject<'a> {
     pub properties: &'a Properties,
 }
 
-/// The [Match] section.
+/// The `[Match]` section.
 #[derive(Clone, Debug, Default)]
 pub struct Matching {
     mac: Vec<Vec<u8>>,

@@ -10,7 +10,7 @@ use crate::world::sysfs::Sysfs;
 use crate::world::tree::Tree;
 use bstr::{BStr, BString, ByteSlice};
 
-pub struct Machine {
+pub(super) struct Machine {
     pub tree: Tree,
     /// NET_NAMING_SCHEME.
     pub scheme: &'static str,
@@ -18,12 +18,12 @@ pub struct Machine {
 }
 
 impl Machine {
-    pub fn new() -> Machine {
+    pub(super) fn new() -> Machine {
         Machine { tree: Tree::new(), scheme: "latest", command_line: "" }
     }
 
     /// Creates a device, below /devices, with attributes; it is found by its class too.
-    pub fn device(&self, devpath: &str, subsystem: &str, attributes: &[(&str, &str)]) -> &Machine {
+    pub(super) fn device(&self, devpath: &str, subsystem: &str, attributes: &[(&str, &str)]) -> &Machine {
         let is_typed = attributes.iter().any(|(name, _)| *name == "uevent");
         if !is_typed {
             self.tree.file(&format!("sys{devpath}/uevent"), "");
@@ -41,7 +41,7 @@ impl Machine {
     }
 
     /// Creates a PCI device; `config` is there, with its multifunction bit.
-    pub fn pci(&self, devpath: &str, multifunction: bool, attributes: &[(&str, &str)]) -> &Machine {
+    pub(super) fn pci(&self, devpath: &str, multifunction: bool, attributes: &[(&str, &str)]) -> &Machine {
         self.device(devpath, "pci", attributes);
         let mut config = [1; 64];
         config[0x0e] = if multifunction { 0x80 } else { 0 };
@@ -51,7 +51,7 @@ impl Machine {
 
     /// Creates an interface: ifindex 5, Ethernet, a permanent address, dev_port 0. Attributes may
     /// replace these or, with `-`, take them away.
-    pub fn net(&self, devpath: &str, attributes: &[(&str, &str)]) -> &Machine {
+    pub(super) fn net(&self, devpath: &str, attributes: &[(&str, &str)]) -> &Machine {
         self.device(
             devpath,
             "net",
@@ -80,7 +80,13 @@ impl Machine {
     }
 
     /// The event of a device.
-    pub fn event(&self, action: Action, devpath: &str, subsystem: &str, more: &[(&str, &str)]) -> Event {
+    pub(super) fn event(
+        &self,
+        action: Action,
+        devpath: &str,
+        subsystem: &str,
+        more: &[(&str, &str)],
+    ) -> Event {
         let mut properties: Properties = more.iter().copied().collect();
         if subsystem == "net" {
             properties.set("IFINDEX", "5");
@@ -95,7 +101,7 @@ impl Machine {
         })
     }
 
-    pub fn builtins(&self) -> (Builtins, Vec<String>) {
+    pub(super) fn builtins(&self) -> (Builtins, Vec<String>) {
         assert!(NamingScheme::named(self.scheme.as_bytes()).is_some(), "{}", self.scheme);
         let scheme = Some(self.scheme.as_bytes());
         Builtins::load(&self.tree.roots(), self.command_line.as_bytes(), scheme)
@@ -103,7 +109,7 @@ impl Machine {
 
     /// Calls a builtin, which must be able to answer at once, and the same when helpers read what asks the hardware.
     #[track_caller]
-    pub fn call(&self, builtin: BuiltinName, event: &Event) -> BuiltinResult {
+    pub(super) fn call(&self, builtin: BuiltinName, event: &Event) -> BuiltinResult {
         let argv = [builtin.as_str().into()];
         let call = Call { builtin, argv: &argv, event, facts: &[], dry: false };
         let (builtins, _) = self.builtins();
@@ -123,7 +129,7 @@ impl Machine {
 }
 
 /// The value of a property in a result.
-pub fn property<'a>(result: &'a BuiltinResult, name: &str) -> Option<&'a BStr> {
+pub(super) fn property<'a>(result: &'a BuiltinResult, name: &str) -> Option<&'a BStr> {
     let found: Option<&(BString, Option<BString>)> = result.properties.iter().rev().find(|(n, _)| n == name);
     found.and_then(|(_, value)| value.as_ref()).map(|value| value.as_bstr())
 }

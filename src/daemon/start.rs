@@ -69,7 +69,7 @@ const MAX_EVENTS: u64 = 256 << 20;
 const STANDARD_INPUT: &str = "-";
 
 /// Runs the daemon until it is told to end.
-pub fn run(line: CommandLine) -> Result<(), Failure> {
+pub(super) fn run(line: CommandLine) -> Result<(), Failure> {
     fill_standard_descriptors().map_err(|e| format!("Cannot open /dev/null: {e}"))?;
     let passed = Passed::take(line.ready_fd);
     logger::start_daemon(&line.roots);

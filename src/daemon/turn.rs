@@ -8,7 +8,7 @@ use crate::model::Now;
 use std::time::Duration;
 
 /// A part of the loop that is owned by an `S`.
-pub struct Part<S> {
+pub(super) struct Part<S> {
     /// Whether there is something to go on with now.
     pub is_ready: fn(&S) -> bool,
     /// When there will be, whatever comes from outside.
@@ -19,18 +19,18 @@ pub struct Part<S> {
 
 impl<S> Part<S> {
     /// A part that only does something when others have.
-    pub const fn following(go_on: fn(&mut S)) -> Part<S> {
+    pub(super) const fn following(go_on: fn(&mut S)) -> Part<S> {
         Part { is_ready: |_| false, deadline: |_| None, go_on }
     }
 
     /// A part that goes by the clock alone.
-    pub const fn timed(deadline: fn(&S) -> Option<Now>, go_on: fn(&mut S)) -> Part<S> {
+    pub(super) const fn timed(deadline: fn(&S) -> Option<Now>, go_on: fn(&mut S)) -> Part<S> {
         Part { is_ready: |_| false, deadline, go_on }
     }
 }
 
 /// How long the loop may wait for something from outside; None: for ever.
-pub fn wait<S>(parts: &[Part<S>], owner: &S, clock: impl FnOnce() -> Now) -> Option<Duration> {
+pub(super) fn wait<S>(parts: &[Part<S>], owner: &S, clock: impl FnOnce() -> Now) -> Option<Duration> {
     if parts.iter().any(|part| (part.is_ready)(owner)) {
         return Some(Duration::ZERO);
     }

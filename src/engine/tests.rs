@@ -10,23 +10,12 @@ use crate::model::record::Record;
 use crate::model::{Action, DeviceId, Errno, announcement};
 use crate::rules::ask::{Attr, BuiltinResult};
 use crate::rules::compile::{CompileOptions, SourceFile, compile};
+use crate::rules::memory_world::Nobody;
 use std::collections::BTreeMap;
-
-struct NoAccounts;
-
-impl crate::rules::compile::Accounts for NoAccounts {
-    fn user(&self, _name: &[u8]) -> Option<u32> {
-        None
-    }
-    fn group(&self, _name: &[u8]) -> Option<u32> {
-        None
-    }
-}
 
 fn rules(text: &str) -> Arc<RuleSet> {
     let file = SourceFile { path: "test.rules".into(), content: text.as_bytes().to_vec() };
-    let compiled =
-        compile(&[file], &CompileOptions { resolve_names: Default::default(), accounts: &NoAccounts });
+    let compiled = compile(&[file], &CompileOptions { resolve_names: Default::default(), accounts: &Nobody });
     assert!(compiled.diagnostics.is_empty(), "{:?}", compiled.diagnostics);
     Arc::new(compiled.rules)
 }

@@ -35,13 +35,8 @@ impl Dying {
     }
 
     /// How many are left.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.children.len()
-    }
-
-    /// Whether none is left.
-    pub fn is_empty(&self) -> bool {
-        self.children.is_empty()
     }
 
     /// Reaps those that have ended by now.

@@ -240,6 +240,7 @@ impl Request {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use netlink_packet_core::NLM_F_REQUEST;
 
     fn prepared(mut message: Vec<u8>) -> (Request, Vec<u8>) {
         (Request::prepare(&mut message).unwrap(), message)

@@ -4,7 +4,7 @@
 //! * [`wire`]: walking netlink messages, and building those that only we and tests send;
 //! * [`decode`]: one RTM_NEWLINK to a [`Link`]; acknowledgements to a [`Reply`];
 //! * [`table`]: `ifindex -> Link`, kept right through overruns, dumps and out-of-order replies;
-//! * [`attr`]: the text of a sysfs file from a row, or who else can tell;
+//! * [`mod@attr`]: the text of a sysfs file from a row, or who else can tell;
 //! * [`request`]: the bytes of requests.
 //!
 //! * [`exchange`]: in which order notifications, requests and replies go in and out of a table.
@@ -23,5 +23,5 @@ pub mod wire;
 pub use attr::{Exists, LinkAttr, Refresh, attr, exists, is_free_of_locks};
 pub use decode::Reply;
 pub use exchange::{Ended, Errand, Exchange};
-pub use link::{Link, Short};
-pub use table::{Applied, Change, Lookup, Mark, News, Origin, Table};
+pub use link::Link;
+pub use table::{Lookup, Mark, Origin, Table};

@@ -19,7 +19,7 @@
 //!
 //! So *a row never goes back in time*, whatever was lost. And:
 //!
-//! * *How fresh is a row?* Some columns change without a notification ([`super::attr`]). A row that was
+//! * *How fresh is a row?* Some columns change without a notification ([`mod@super::attr`]). A row that was
 //!   read from a notification is no older than the last moment before at which the socket was empty, one of a
 //!   reply no older than its request. [`Table::is_fresh`] compares that with a [`Mark`].
 //! * *A loss lasts until the socket is empty.* After an overrun the kernel drops what it has no room for without
@@ -29,7 +29,7 @@
 //!   interrupted, or during which another loss was reported, is followed by another.
 //! * *Gone is not unknown.* RTM_DELLINK comes before the uevent `remove`: the row stays as a tombstone
 //!   until [`Table::forget`], and for as long as a request is open that was issued before: its reply may
-//!   still speak of the link. An ifindex used again is a new generation.
+//!   still speak of the link. An ifindex used again is a new link.
 //! * *Behind.* Between uevents that were read and the next empty moment the table may be older than what an
 //!   event tells of ([`Table::is_behind`]): nothing about interfaces is answered then.
 //!
@@ -127,7 +127,6 @@ struct Statistics {
 #[derive(Clone, Debug)]
 struct Row {
     link: Link,
-    generation: u64,
     /// False: a tombstone.
     alive: bool,
     /// A tombstone nobody wants any more; it stays only until the dump under way is through.
@@ -172,7 +171,6 @@ pub struct Table {
     forgotten: VecDeque<(u64, u32)>,
     /// Replies to requests issued up to here say nothing of links that have no row: tombstones were dropped.
     void_until: u64,
-    generations: u64,
     /// Sequence of the dump under way (its stamp).
     dumping: Option<u64>,
     /// Something was lost, and no dump begun since has ended.
@@ -375,10 +373,8 @@ impl Table {
             }
             _ if !complete => return None,
             entry => {
-                self.generations += 1;
                 let row = Box::new(Row {
                     link,
-                    generation: self.generations,
                     alive: true,
                     forgotten: false,
                     seen: true,
@@ -417,8 +413,7 @@ impl Table {
         let Some(row) = self.rows.get_mut(&ifindex) else {
             // Deleted before the table ever saw it: a reply or a dump that is on its way must not revive
             // it, and the event that waits for it must learn.
-            self.generations += 1;
-            self.rows.insert(ifindex, Box::new(Row::grave(ifindex, self.generations, stamp, dump)));
+            self.rows.insert(ifindex, Box::new(Row::grave(ifindex, stamp, dump)));
             self.add_tombstone();
             return true;
         };
@@ -516,18 +511,8 @@ impl Table {
     }
 
     /// Number of living links.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.iter().count()
-    }
-
-    /// No link is known.
-    pub fn is_empty(&self) -> bool {
-        self.iter().next().is_none()
-    }
-
-    /// Which life of this ifindex it is: never the same for two links, alive or tombstone.
-    pub fn generation(&self, ifindex: IfIndex) -> Option<u64> {
-        self.rows.get(&ifindex.0).filter(|row| !row.forgotten).map(|row| row.generation)
     }
 
     /// The socket of notifications was found empty: see the module.
@@ -676,10 +661,9 @@ impl Table {
 
 impl Row {
     /// The tombstone of a link that was never seen.
-    fn grave(ifindex: u32, generation: u64, stamp: u64, dump: u64) -> Row {
+    fn grave(ifindex: u32, stamp: u64, dump: u64) -> Row {
         Row {
             link: Link { ifindex, ..Link::default() },
-            generation,
             alive: false,
             forgotten: false,
             seen: false,

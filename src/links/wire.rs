@@ -6,9 +6,9 @@
 //! nowhere else. Sources: linux/netlink.h, linux/rtnetlink.h, linux/if_link.h; netlink(7), rtnetlink(7).
 
 pub use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_MULTIPART, NLM_F_REQUEST,
+    NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP, NLM_F_DUMP_INTR, NLM_F_MULTIPART, NLMSG_DONE,
+    NLMSG_ERROR,
 };
-pub use netlink_packet_core::{NLMSG_DONE, NLMSG_ERROR, NLMSG_NOOP};
 
 /// Length of `struct nlmsghdr`.
 pub const HEADER: usize = 16;
@@ -209,6 +209,7 @@ impl Builder {
     }
 
     /// `struct ifinfomsg` of family AF_UNSPEC with all zero but the index.
+    #[cfg(test)]
     pub fn ifinfo(self, ifindex: u32) -> Builder {
         let mut info = [0u8; IFINFO];
         info[4..8].copy_from_slice(&ifindex.to_ne_bytes());
@@ -224,6 +225,7 @@ impl Builder {
         self
     }
 
+    #[cfg(test)]
     pub fn u32(self, kind: u16, value: u32) -> Builder {
         self.attribute(kind, &value.to_ne_bytes())
     }

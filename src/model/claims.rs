@@ -214,11 +214,13 @@ impl Claims {
     }
 
     /// Number of symlinks that someone wants.
+    #[cfg(test)]
     pub fn len(&self) -> usize {
         self.stacks.len()
     }
 
     /// Whether nobody wants any.
+    #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         self.stacks.is_empty()
     }

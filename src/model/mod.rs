@@ -3,8 +3,6 @@
 //!
 //! Bytes stay bytes (`BString`) until someone needs text.
 
-#![warn(unreachable_pub)]
-
 pub mod action;
 pub mod announcement;
 pub mod claims;

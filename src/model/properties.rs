@@ -304,6 +304,7 @@ impl Properties {
     }
 
     /// Whether there is none.
+    #[allow(dead_code, reason = "belongs to `len`")]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -62,6 +62,7 @@ impl Record {
     ///
     /// Left out are names that begin with a dot, empty values and tags that are none, and whatever
     /// contains a newline.
+    #[allow(dead_code, reason = "tests and fuzzing read what it renders")]
     pub fn render(&self) -> Vec<u8> {
         let mut file = Vec::new();
         self.render_into(&mut file);

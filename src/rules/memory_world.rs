@@ -5,6 +5,7 @@
 //! in no table does not exist: a program that is not listed cannot be started.
 
 use super::ask::{Answer, Ask, Attr, BuiltinResult, Constant, ParentDevice, ParentState, Subject};
+use super::compile::Accounts;
 use super::program::split_named;
 use crate::model::device::last_component;
 use crate::model::need::Exit;
@@ -56,6 +57,32 @@ pub struct MemoryWorld {
     pub cvm: BString,
     /// Every question so far.
     pub asked: Vec<Ask>,
+}
+
+/// Accounts of a machine that has none.
+pub struct Nobody;
+
+impl Accounts for Nobody {
+    fn user(&self, _name: &[u8]) -> Option<u32> {
+        None
+    }
+
+    fn group(&self, _name: &[u8]) -> Option<u32> {
+        None
+    }
+}
+
+/// Accounts of a machine that has root alone.
+pub struct OnlyRoot;
+
+impl Accounts for OnlyRoot {
+    fn user(&self, name: &[u8]) -> Option<u32> {
+        (name == b"root").then_some(0)
+    }
+
+    fn group(&self, name: &[u8]) -> Option<u32> {
+        (name == b"root").then_some(0)
+    }
 }
 
 impl MemoryDevice {

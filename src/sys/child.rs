@@ -107,6 +107,7 @@ impl Child {
     }
 
     /// Waits until it has ended and reaps it.
+    #[cfg(test)]
     pub fn wait(&mut self) -> io::Result<Ended> {
         self.reap(0)?.ok_or_else(|| io::Error::from_raw_os_error(libc::ECHILD))
     }
@@ -414,18 +415,18 @@ mod raw {
     use std::ffi::c_long;
 
     /// Whether [`call`] does without libc, and so without its `errno`.
-    pub const LEAVES_ERRNO: bool = cfg!(all(
+    pub(super) const LEAVES_ERRNO: bool = cfg!(all(
         target_pointer_width = "64",
         any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")
     ));
 
     #[cfg(target_pointer_width = "64")]
-    pub const SYS_FCNTL: c_long = libc::SYS_fcntl;
+    pub(super) const SYS_FCNTL: c_long = libc::SYS_fcntl;
     #[cfg(target_pointer_width = "32")]
     pub const SYS_FCNTL: c_long = libc::SYS_fcntl64;
 
     #[cfg(all(target_pointer_width = "64", target_arch = "x86_64"))]
-    pub unsafe fn call(number: c_long, [a, b, c, d, e]: [usize; 5]) -> isize {
+    pub(super) unsafe fn call(number: c_long, [a, b, c, d, e]: [usize; 5]) -> isize {
         let mut result = number as isize;
         // SAFETY: the caller's. The kernel destroys rcx and r11.
         unsafe {

@@ -9,7 +9,7 @@
 //!   [`Dir::names`], [`Dir::exists`]
 //! * files: [`Dir::open_file`], [`Dir::create_file`], [`Dir::read_file`]
 //! * changes: [`Dir::create_dir`], [`Dir::rename`], [`Dir::unlink`], [`Dir::remove_dir`],
-//!   [`Dir::symlink`], [`Dir::make_node`], [`Dir::chmod`]
+//!   [`Dir::symlink`], [`Dir::chmod`]
 //! * open files: [`chmod_file`], [`stat_file`], [`read_more`], [`content_of`], [`file_in_memory`], [`write_once`], [`try_lock`], [`unlock`]
 
 use bstr::BString;
@@ -55,16 +55,9 @@ impl Stat {
         self.mode & libc::S_IFMT == kind
     }
 
-    pub fn is_symlink(&self) -> bool {
+    #[cfg(test)]
+    fn is_symlink(&self) -> bool {
         self.is(libc::S_IFLNK)
-    }
-
-    pub fn is_dir(&self) -> bool {
-        self.is(libc::S_IFDIR)
-    }
-
-    pub fn is_file(&self) -> bool {
-        self.is(libc::S_IFREG)
     }
 
     pub fn is_block_device(&self) -> bool {
@@ -246,6 +239,7 @@ impl Dir {
     }
 
     /// Makes a device node; `kind_and_mode` such as `libc::S_IFCHR | 0o600`. The umask applies.
+    #[cfg(test)]
     pub fn make_node(&self, name: &[u8], kind_and_mode: u32, major: u32, minor: u32) -> io::Result<()> {
         let number = libc::makedev(major, minor);
         with_name(name, |name| {
@@ -443,7 +437,7 @@ pub(super) fn with_name<T>(name: &[u8], call: impl FnOnce(&CStr) -> io::Result<T
     call(&CString::new(name).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?)
 }
 
-/// What a call does, as far as it decides which faults it may meet ([`super::faults`]).
+/// What a call does, as far as it decides which faults it may meet (`faults.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Op {
     Open,

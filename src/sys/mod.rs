@@ -1,7 +1,6 @@
 //! Thin doors to the kernel, the only place with `unsafe`. No policy: every function does one thing
 //! and returns an `io::Result`.
 #![allow(unsafe_code)]
-pub mod account;
 pub mod at_once;
 pub mod child;
 pub mod clock;

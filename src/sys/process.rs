@@ -197,7 +197,7 @@ pub fn be_patient() -> io::Result<()> {
     }
 }
 
-/// Undoes what [`spawn`] asks for: that we are told to end when our parent does.
+/// Undoes what [`spawn`](super::child::spawn) asks for: that we are told to end when our parent does.
 pub fn outlive_parent() {
     // SAFETY: no memory involved. Cannot fail.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, 0) };

@@ -53,7 +53,8 @@ pub fn listen_seqpacket(path: &Path) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// A connected SEQPACKET socket, blocking; for tests. It may wait for a listener that accepts nobody.
+/// A connected SEQPACKET socket, blocking. It may wait for a listener that accepts nobody.
+#[cfg(test)]
 pub fn connect_seqpacket(path: &Path) -> io::Result<OwnedFd> {
     connect(path, libc::SOCK_SEQPACKET, None)
 }

@@ -1,7 +1,7 @@
 //! Records and tags on disk: `/run/udev/data/<id>` and `/run/udev/tags/<tag>/<id>` (interop.md 1.1
 //! to 1.6, rules.md 11.5).
 //!
-//! * [`Records`] reads, for everyone: [`Records::open`], [`Records::read`], [`Records::list`].
+//! * [`Records`] reads, for everyone: [`Records::open`], [`Records::read`].
 //! * [`Database`] is the daemon's: it also writes, and remembers what there is, so that a device
 //!   without a record and a tag that is already indexed cost no system call.
 //! * [`open_udev_dir`] makes `/run/udev` itself.
@@ -21,7 +21,7 @@ use crate::model::event::OrderedSet;
 use crate::model::fnv::BuildFnv;
 use crate::model::record::Record;
 use crate::model::{DeviceId, Errno, Properties, SeqNum, Uevent};
-use crate::sys::fs::{Dir, Stat};
+use crate::sys::fs::Dir;
 use bstr::{BStr, BString, ByteSlice};
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -77,21 +77,6 @@ impl Records {
         match self.data.read_file(&file_name(id)?, RECORD_LIMIT) {
             Ok(file) => Ok(Some(Record::parse(&file))),
             Err(error) if error.kind() == io::ErrorKind::NotFound || obstacle::is_other(&error) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// The ids of all devices that have a record, in no order.
-    pub fn list(&self) -> io::Result<Vec<DeviceId>> {
-        // Temporary files have a dot in front, so they are no ids.
-        Ok(self.data.names()?.iter().filter_map(|name| DeviceId::parse(name)).collect())
-    }
-
-    /// Mode of the file and the time of its last change, nanoseconds since 1970; None without one.
-    pub fn stat(&self, id: &DeviceId) -> io::Result<Option<Stat>> {
-        match self.data.stat(&file_name(id)?) {
-            Ok(stat) => Ok(Some(stat)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }

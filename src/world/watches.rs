@@ -295,13 +295,8 @@ impl Watches {
     }
 
     /// Number of watched nodes.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.by_id.len()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.by_id.is_empty()
     }
 
     /// The descriptor has become readable.
@@ -412,7 +407,7 @@ mod tests {
         assert_eq!(read(&mut watches), std::slice::from_ref(&a));
 
         std::fs::remove_file(tree.path("dev/a")).unwrap();
-        assert!(read(&mut watches).is_empty() && watches.is_empty());
+        assert!(read(&mut watches).is_empty() && watches.count() == 0);
         assert!(!tree.path("run/udev/watch/c1:5").exists());
         watches.add_watch(&b, "/dev/b".into()).unwrap();
         assert!(watches.drop_watch(&b) && !watches.drop_watch(&b), "it says whether there was one");
@@ -479,7 +474,7 @@ mod tests {
             let id = DeviceId::parse(id.as_bytes()).unwrap();
             let error = watches.add_watch(&id, devnode.into()).unwrap_err();
             assert_eq!(error.raw_os_error(), Some(libc::ENODEV), "{id} {devnode}");
-            assert!(watches.is_empty());
+            assert!(watches.count() == 0);
         }
         ["dev/a", "dev/b"].iter().for_each(|name| write(&tree, name));
         assert!(read(&mut watches).is_empty());

@@ -388,7 +388,7 @@ pub fn text(path: &Path) -> String {
 
 /// The answer of the daemon to `status` or `links`; None where nobody answers (yet).
 pub fn ask(request: &str) -> Option<String> {
-    let client = unix::connect_seqpacket(Path::new("/run/udev/mudev.status")).ok()?;
+    let client = crate::cell::connect(Path::new("/run/udev/mudev.status")).ok()?;
     unix::send(client.as_fd(), request.as_bytes()).ok()?;
     let (mut json, mut buffer) = (Vec::new(), vec![0; 65536]);
     loop {

@@ -71,7 +71,7 @@ fn no_descriptors(ground: &mut Ground) {
 }
 
 fn clients(ground: &mut Ground) {
-    let connect = |name: &str| unix::connect_seqpacket(&Path::new("/run/udev").join(name)).ok();
+    let connect = |name: &str| crate::cell::connect(Path::new("/run/udev").join(name)).ok();
     let mut open: Vec<OwnedFd> = Vec::new();
     for _ in 0..ground.of(200) {
         let name = ["control", "mudev.status"][ground.random.below(2)];
@@ -154,7 +154,7 @@ fn forged_by_nobody(ground: &mut Ground) {
     let path = Path::new("/run/udev/control");
     let open_to = |mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("ours");
     open_to(0o666);
-    let inherited = unix::connect_seqpacket(path).expect("connects");
+    let inherited = crate::cell::connect(path).expect("connects");
     let name = BString::from("A_FORGED");
     let wanted = [
         Message::SetEnv { name, value: BString::from("1") },
@@ -170,7 +170,7 @@ fn forged_by_nobody(ground: &mut Ground) {
         for n in 0..count {
             let message = &wanted[n % wanted.len()];
             let _ = unix::send(inherited.as_fd(), message);
-            if let Ok(client) = unix::connect_seqpacket(path) {
+            if let Ok(client) = crate::cell::connect(path) {
                 let _ = unix::send(client.as_fd(), message);
             }
             forge_uevents(3);

@@ -4,7 +4,7 @@ use bstr::{BString, ByteSlice};
 use mudev::links::{decode, wire};
 use mudev::model::{Action, Event, Properties, ResolveNames, Uevent, announcement, control, record};
 use mudev::rules::eval::{EvalConfig, Evaluation, TurnEnd};
-use mudev::rules::memory_world::{self, MemoryDevice, MemoryWorld};
+use mudev::rules::memory_world::{self, MemoryDevice, MemoryWorld, OnlyRoot};
 use mudev::rules::skip::{EventKind, Specialised};
 use mudev::rules::{compile, glob, pattern, subst};
 use std::sync::Arc;
@@ -25,21 +25,9 @@ pub const TARGETS: [Target; 10] = [
     ("netlink", netlink),
 ];
 
-struct NoAccounts;
-
-impl compile::Accounts for NoAccounts {
-    fn user(&self, name: &[u8]) -> Option<u32> {
-        (name == b"root").then_some(0)
-    }
-
-    fn group(&self, name: &[u8]) -> Option<u32> {
-        (name == b"root").then_some(0)
-    }
-}
-
 fn compiled(bytes: &[u8]) -> compile::Compiled {
     let file = compile::SourceFile { path: "fuzz.rules".into(), content: bytes.to_vec() };
-    let options = compile::CompileOptions { resolve_names: ResolveNames::Early, accounts: &NoAccounts };
+    let options = compile::CompileOptions { resolve_names: ResolveNames::Early, accounts: &OnlyRoot };
     compile::compile(&[file], &options)
 }
 

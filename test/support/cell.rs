@@ -238,6 +238,11 @@ pub fn wait_readable(fds: &[i32], limit: Duration) {
     unsafe { libc::poll(polls.as_mut_ptr(), polls.len() as libc::nfds_t, millis) };
 }
 
+/// A connection to a socket of the daemon, SEQPACKET and blocking.
+pub fn connect(socket: impl AsRef<Path>) -> io::Result<OwnedFd> {
+    mudev::sys::unix::connect_seqpacket_within(socket.as_ref(), Duration::from_secs(60))
+}
+
 /// The receiving end of `$NOTIFY_SOCKET`.
 pub struct Notify(std::os::unix::net::UnixDatagram);
 

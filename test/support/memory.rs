@@ -7,9 +7,9 @@ use mudev::model::need::Exit;
 use mudev::model::{Action, Properties, ResolveNames};
 use mudev::rules::Ask;
 use mudev::rules::ask::Answer;
-use mudev::rules::compile::{Accounts, CompileOptions, SourceFile, compile};
+use mudev::rules::compile::{CompileOptions, SourceFile, compile};
 use mudev::rules::eval::{EvalConfig, Evaluation, Halt};
-use mudev::rules::memory_world::{MemoryDevice, MemoryWorld, event};
+use mudev::rules::memory_world::{MemoryDevice, MemoryWorld, OnlyRoot, event};
 use mudev::rules::outcome::{Outcome, RunItem};
 use mudev::rules::skip::{EventKind, Specialised};
 use std::ffi::OsStr;
@@ -20,18 +20,6 @@ use std::sync::Arc;
 /// Where the folder of a case would be.
 const FOLDER: &str = "/case";
 
-struct NoAccounts;
-
-impl Accounts for NoAccounts {
-    fn user(&self, name: &[u8]) -> Option<u32> {
-        (name == b"root").then_some(0)
-    }
-
-    fn group(&self, name: &[u8]) -> Option<u32> {
-        (name == b"root").then_some(0)
-    }
-}
-
 /// What the evaluator alone gets wrong of a step: properties, symlinks, tags and programs.
 pub fn failures(case: &Case, step: &Step) -> Vec<String> {
     let device = case.devices.iter().find(|d| d.sysname() == step.sysname).expect("a device of the case");
@@ -41,7 +29,7 @@ pub fn failures(case: &Case, step: &Step) -> Vec<String> {
             content: text.replace("@T@", FOLDER).into_bytes(),
         })
         .collect();
-    let options = CompileOptions { resolve_names: ResolveNames::Early, accounts: &NoAccounts };
+    let options = CompileOptions { resolve_names: ResolveNames::Early, accounts: &OnlyRoot };
     let rules = Arc::new(compile(&files, &options).rules);
     let action = Action::parse(step.action.as_bytes()).expect("an action");
     let properties = uevent_properties(device);

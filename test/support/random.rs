@@ -2,10 +2,10 @@
 #![allow(dead_code)]
 
 /// A small generator; good enough to choose cases (SplitMix64).
-pub struct Random(pub u64);
+pub(super) struct Random(pub u64);
 
 impl Random {
-    pub fn next(&mut self) -> u64 {
+    pub(super) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -14,12 +14,12 @@ impl Random {
     }
 
     /// Whether it came out so, in `n` of `of` cases.
-    pub fn chance(&mut self, n: usize, of: usize) -> bool {
+    pub(super) fn chance(&mut self, n: usize, of: usize) -> bool {
         self.below(of) < n
     }
 
     /// Less than `limit`; 0 if that is 0.
-    pub fn below(&mut self, limit: usize) -> usize {
+    pub(super) fn below(&mut self, limit: usize) -> usize {
         (self.next() % limit.max(1) as u64) as usize
     }
 }

@@ -13,7 +13,7 @@ use std::path::Path;
 const STICKY: u32 = 0o1000;
 
 /// Cleans `/run/udev`. All is tried; the first error is returned.
-pub fn run(udev: &Path) -> Result<(), Stop> {
+pub(super) fn run(udev: &Path) -> Result<(), Stop> {
     let mut kept = HashSet::new();
     let mut result = clean_data(&udev.join("data"), &mut kept);
     for index in ["links", "tags"] {

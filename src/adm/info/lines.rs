@@ -5,7 +5,7 @@ use bstr::{BStr, BString, ByteSlice};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 /// The lines without their ends, in the order of the table.
-pub fn of(described: &Described) -> Vec<BString> {
+pub(super) fn of(described: &Described) -> Vec<BString> {
     let device = &described.device;
     let mut lines = Lines(Vec::new());
     lines.add(b'P', &device.devpath);
@@ -58,7 +58,7 @@ fn driver_subsystem(described: &Described) -> Option<&BStr> {
 }
 
 /// One object: SYSNAME, SYSNUM, DEVICE_ID, then the properties; bytes that are no UTF-8 are replaced.
-pub struct AsJson<'a>(pub &'a Described);
+pub(super) struct AsJson<'a>(pub &'a Described);
 
 impl Serialize for AsJson<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// What `info --help` says.
-pub const HELP: &str = concat!(
+pub(super) const HELP: &str = concat!(
     "info [OPTIONS] [DEVICE...]
 
 Show devices. A DEVICE is a path in /dev or /sys, a device id (b8:0, n1, +pci:0000:00:02.0) or the
@@ -218,7 +218,7 @@ fn parse(parser: &mut Parser, devices: &Devices, out: Out) -> Result<Option<Opti
 }
 
 /// Runs the subcommand.
-pub fn run(parser: &mut Parser, roots: &Roots, out: Out) -> Outcome {
+pub(super) fn run(parser: &mut Parser, roots: &Roots, out: Out) -> Outcome {
     let devices = Devices::new(roots);
     let Some(options) = parse(parser, &devices, out)? else { return Ok(ExitCode::SUCCESS) };
     match &options.task {

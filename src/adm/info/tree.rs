@@ -17,7 +17,7 @@ const UTF8: Art = Art { branch: "├─", last: "└─", line: "│ ", text: "�
 const ASCII: Art = Art { branch: "|-", last: "`-", line: "| ", text: ": " };
 
 /// Prints these devices, which are in order: a parent comes before those below it.
-pub fn print(devices: &Devices, found: Vec<BString>, out: Out) -> Result<(), Stop> {
+pub(super) fn print(devices: &Devices, found: Vec<BString>, out: Out) -> Result<(), Stop> {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"];
     let locale = locale.iter().find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
     let art = if is_utf8(&locale.unwrap_or_default()) { &UTF8 } else { &ASCII };

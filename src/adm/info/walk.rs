@@ -38,7 +38,7 @@ struct Step {
 }
 
 /// Prints the walk, or one JSON text sequence (RFC 7464) of it.
-pub fn print(devices: &Devices, devpath: &BStr, json: Option<Json>, out: Out) -> Result<(), Stop> {
+pub(super) fn print(devices: &Devices, devpath: &BStr, json: Option<Json>, out: Out) -> Result<(), Stop> {
     let step = |devpath: &BStr, subsystem: BString, driver: BString| Step {
         attrs: attributes(devices, devpath),
         devpath: devpath.to_owned(),

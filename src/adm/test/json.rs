@@ -11,7 +11,7 @@ use serde::Serialize;
 /// The whole.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Tested {
+pub(super) struct Tested {
     /// The devpath, without `/sys`.
     path: String,
     name: String,
@@ -100,7 +100,7 @@ struct Command {
 
 impl Tested {
     /// What the rules have decided.
-    pub fn new(outcome: &Outcome, accounts: &Accounts) -> Tested {
+    pub(super) fn new(outcome: &Outcome, accounts: &Accounts) -> Tested {
         let event = &outcome.event;
         let device = &event.device;
         let mut tags: Vec<String> = event.tags.sticky.iter().map(text).collect();

@@ -13,7 +13,7 @@ use std::path::Path;
 type State = BTreeMap<String, String>;
 
 /// The first thing that is not as it must be.
-pub fn check(sim: &Sim) -> Result<(), String> {
+pub(super) fn check(sim: &Sim) -> Result<(), String> {
     let daemon = sim.daemon.as_ref().ok_or("no daemon runs")?;
     if daemon.busy {
         return Err("settle would wait though it is idle".into());

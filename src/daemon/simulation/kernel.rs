@@ -20,7 +20,7 @@ const SOCKET: usize = 60;
 const PART: usize = 2;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Device {
+pub(super) struct Device {
     pub subsystem: &'static str,
     pub devpath: String,
     /// Of an interface.
@@ -34,12 +34,12 @@ pub struct Device {
 }
 
 impl Device {
-    pub fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         self.devpath.rsplit('/').next().unwrap_or_default()
     }
 
     /// As in `/run/udev/data`.
-    pub fn id(&self) -> String {
+    pub(super) fn id(&self) -> String {
         match (self.subsystem, self.minor) {
             ("net", _) => format!("n{}", self.ifindex),
             ("block", Some(minor)) => format!("b8:{minor}"),
@@ -128,13 +128,13 @@ struct Dump {
 
 /// A uevent as it was sent.
 #[derive(Clone, Debug)]
-pub struct Sent {
+pub(super) struct Sent {
     pub seqnum: u64,
     /// Nobody got it: no daemon ran, or the socket was full.
     pub lost: bool,
 }
 
-pub struct Kernel {
+pub(super) struct Kernel {
     /// By id.
     pub devices: BTreeMap<String, Device>,
     /// `/dev` and `/sys`, where nodes and folders come and go.
@@ -168,7 +168,7 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    pub fn new(roots: &Roots, now: Now) -> Kernel {
+    pub(super) fn new(roots: &Roots, now: Now) -> Kernel {
         for folder in ["dev/block", "dev/char", "class/net", "class/plain"] {
             fs::create_dir_all(roots.sys.join(folder)).expect("makes a folder of sysfs");
         }
@@ -198,7 +198,7 @@ impl Kernel {
     }
 
     /// The sockets of the daemon are closed: what was in them is gone, and so is its helper.
-    pub fn hang_up(&mut self) {
+    pub(super) fn hang_up(&mut self) {
         self.listening = false;
         self.uevents.clear();
         self.uevents_lost = false;
@@ -211,7 +211,7 @@ impl Kernel {
     }
 
     /// What it has sent can still be read. What the kernel is at, it carries out.
-    pub fn drop_helper(&mut self) {
+    pub(super) fn drop_helper(&mut self) {
         self.requests.clear();
         self.dump = None;
         self.net.retain(|step| !matches!(step, NetStep::Acknowledge(..)));
@@ -219,7 +219,7 @@ impl Kernel {
     }
 
     /// A datagram to the helper.
-    pub fn ask(&mut self, datagram: &[u8]) {
+    pub(super) fn ask(&mut self, datagram: &[u8]) {
         let mut by = Now::MAX;
         for frame in frames(datagram) {
             let frame = frame.expect("our own requests");
@@ -245,7 +245,7 @@ impl Kernel {
     }
 
     /// A device for which the rules have lines. `under`: a disk that gets a partition.
-    pub fn add(&mut self, subsystem: &'static str, under: Option<&str>) {
+    pub(super) fn add(&mut self, subsystem: &'static str, under: Option<&str>) {
         let number = self.number();
         let devpath = match (subsystem, under.and_then(|id| self.devices.get(id))) {
             ("net", _) => format!("/devices/virtual/net/e{number}"),
@@ -265,7 +265,7 @@ impl Kernel {
     }
 
     /// The attribute gets a value; interfaces tell of it by a message, and then somebody triggers a `change`.
-    pub fn set(&mut self, id: &str, value: u32) {
+    pub(super) fn set(&mut self, id: &str, value: u32) {
         let Some(device) = self.devices.get_mut(id) else { return };
         if device.subsystem == "net" {
             let ifindex = device.ifindex;
@@ -276,13 +276,13 @@ impl Kernel {
         self.trigger("change", id);
     }
 
-    pub fn set_alias(&mut self, id: &str, alias: u32) {
+    pub(super) fn set_alias(&mut self, id: &str, alias: u32) {
         if let Some(device) = self.devices.get_mut(id).filter(|device| device.subsystem == "net") {
             device.alias = alias;
         }
     }
 
-    pub fn rename(&mut self, id: &str, name: String) {
+    pub(super) fn rename(&mut self, id: &str, name: String) {
         if let Some(device) = self.devices.get(id).filter(|device| device.subsystem == "net") {
             let ifindex = device.ifindex;
             self.net.extend([NetStep::Renamed(ifindex, name), NetStep::Tell(ifindex)]);
@@ -290,7 +290,7 @@ impl Kernel {
     }
 
     /// With all that stands below it, from the bottom.
-    pub fn remove(&mut self, id: &str) {
+    pub(super) fn remove(&mut self, id: &str) {
         let Some(device) = self.devices.get(id).cloned() else { return };
         if device.subsystem == "net" {
             return self.net.push_back(NetStep::Deleted(device.ifindex));
@@ -307,18 +307,18 @@ impl Kernel {
     }
 
     /// The same for all devices.
-    pub fn trigger_all(&mut self) {
+    pub(super) fn trigger_all(&mut self) {
         let ids: Vec<String> = self.devices.keys().cloned().collect();
         ids.iter().for_each(|id| self.trigger("change", id));
     }
 
     /// Id of the device in this folder.
-    pub fn id_at(&self, devpath: &[u8]) -> Option<String> {
+    pub(super) fn id_at(&self, devpath: &[u8]) -> Option<String> {
         self.devices.values().find(|device| device.devpath.as_bytes() == devpath).map(Device::id)
     }
 
     /// What writing to a uevent file does.
-    pub fn trigger(&mut self, action: &str, id: &str) {
+    pub(super) fn trigger(&mut self, action: &str, id: &str) {
         if let Some(device) = self.devices.get(id).cloned() {
             self.send(action, &device, &["SYNTH_UUID=0".to_owned()]);
         }
@@ -344,13 +344,13 @@ impl Kernel {
     }
 
     /// The next uevent in the socket. All that was sent is there when it is read.
-    pub fn receive_uevent(&mut self) -> Option<Uevent> {
+    pub(super) fn receive_uevent(&mut self) -> Option<Uevent> {
         self.uevents.extend(self.held.take());
         self.uevents.pop_front()
     }
 
     /// Whether all uevents that were sent are read.
-    pub fn is_read(&self) -> bool {
+    pub(super) fn is_read(&self) -> bool {
         self.uevents.is_empty() && self.held.is_none()
     }
 
@@ -364,12 +364,12 @@ impl Kernel {
     }
 
     /// Whether there is a step to take.
-    pub fn has_steps(&self) -> bool {
+    pub(super) fn has_steps(&self) -> bool {
         !self.is_rtnl_held && (!self.net.is_empty() || !self.requests.is_empty() || self.dump.is_some())
     }
 
     /// One step of what is under way. RTNL is held from the first step of a change to its last.
-    pub fn step(&mut self) {
+    pub(super) fn step(&mut self) {
         if self.is_rtnl_held {
             return;
         }

@@ -18,6 +18,7 @@ mod shell;
 use crate::engine::{EngineConfig, Input};
 use crate::model::Now;
 use crate::rules::compile::{CompileOptions, SourceFile, compile};
+use crate::rules::memory_world::Nobody;
 use crate::rules::program::RuleSet;
 use crate::sys::faults::{self, Killed, Plan};
 use crate::world::Roots;
@@ -181,21 +182,9 @@ struct Sim {
     history: History,
 }
 
-struct NoAccounts;
-
-impl crate::rules::compile::Accounts for NoAccounts {
-    fn user(&self, _name: &[u8]) -> Option<u32> {
-        None
-    }
-    fn group(&self, _name: &[u8]) -> Option<u32> {
-        None
-    }
-}
-
 fn rules() -> Arc<RuleSet> {
     let file = SourceFile { path: "sim.rules".into(), content: RULES.as_bytes().to_vec() };
-    let compiled =
-        compile(&[file], &CompileOptions { resolve_names: Default::default(), accounts: &NoAccounts });
+    let compiled = compile(&[file], &CompileOptions { resolve_names: Default::default(), accounts: &Nobody });
     assert!(compiled.diagnostics.is_empty(), "{:?}", compiled.diagnostics);
     Arc::new(compiled.rules)
 }

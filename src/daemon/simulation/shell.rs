@@ -44,7 +44,7 @@ const LATEST: Duration = Duration::from_secs(10);
 
 /// What listeners got.
 #[derive(Clone, Debug)]
-pub struct Announced {
+pub(super) struct Announced {
     pub seqnum: u64,
     pub id: String,
     pub properties: BTreeMap<String, String>,
@@ -69,7 +69,7 @@ enum Doubt {
     Wait(Now, Vec<DeviceId>),
 }
 
-pub struct Daemon {
+pub(super) struct Daemon {
     pub engine: Engine,
     pub stores: Stores,
     pub links: Exchange<JobId>,
@@ -199,7 +199,7 @@ fn trigger(kernel: &mut Kernel, wanted: Vec<(Trigger, BString)>) {
 
 impl Daemon {
     /// Starts on what is on disk, as the real one with `--coldplug`.
-    pub fn open(
+    pub(super) fn open(
         roots: &Roots,
         config: EngineConfig,
         rules: Arc<RuleSet>,
@@ -243,7 +243,7 @@ impl Daemon {
     }
 
     /// One turn of the loop; at most `starts` events are started. Between two of them the kernel goes on.
-    pub fn turn(&mut self, kernel: &mut Kernel, random: &mut Random, starts: usize) {
+    pub(super) fn turn(&mut self, kernel: &mut Kernel, random: &mut Random, starts: usize) {
         self.now = kernel.now;
         self.stores.watches.set_ready();
         self.stores.watches.read();
@@ -283,7 +283,7 @@ impl Daemon {
     }
 
     /// Whether there is anything that a turn would go on with.
-    pub fn has_work(&self) -> bool {
+    pub(super) fn has_work(&self) -> bool {
         let links_go_on = self.links.holds() || self.links.has_waiting(self.now);
         let is_resting = !self.resting.is_empty() || !self.removals.is_empty();
         let is_finishing = self.stores.unfinished.is_finishing();
@@ -292,7 +292,7 @@ impl Daemon {
     }
 
     /// Nothing is under way, here or with others.
-    pub fn is_quiet(&self) -> bool {
+    pub(super) fn is_quiet(&self) -> bool {
         !self.has_work()
             && self.engine.is_idle()
             && self.doubt.is_none()
@@ -307,7 +307,7 @@ impl Daemon {
     }
 
     /// What it waits for.
-    pub fn describe(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         format!(
             "jobs {:?}, doubt {:?}, resync {:?}, parked {:?}, stale {}, unmendable {}, unfinished {}: {:?}, links until {:?}, last {:?}",
             self.engine.status(),
@@ -324,7 +324,7 @@ impl Daemon {
     }
 
     /// When something is due.
-    pub fn timeout(&self) -> Option<Now> {
+    pub(super) fn timeout(&self) -> Option<Now> {
         let parked = self.parked.iter().filter_map(|parked| parked.request_at);
         let doubt = match &self.doubt {
             // The link table has to be complete first.
@@ -349,7 +349,7 @@ impl Daemon {
     }
 
     /// Time goes on.
-    pub fn on_time(&mut self, now: Now, kernel: &mut Kernel) {
+    pub(super) fn on_time(&mut self, now: Now, kernel: &mut Kernel) {
         self.now = now;
         let is_due = |parked: &&mut Parked| parked.request_at.is_some_and(|at| at <= now);
         let mut due: Vec<u32> = Vec::new();
@@ -424,7 +424,7 @@ impl Daemon {
     }
 
     /// One input to the engine, and what it wants then.
-    pub fn input(&mut self, input: Input, kernel: &mut Kernel, random: &mut Random) {
+    pub(super) fn input(&mut self, input: Input, kernel: &mut Kernel, random: &mut Random) {
         let mut here = Here {
             stores: &mut self.stores,
             table: &mut self.links.table,
@@ -509,7 +509,7 @@ impl Daemon {
     }
 
     /// One of the programs at work ends; some fail.
-    pub fn complete_one(&mut self, random: &mut Random) {
+    pub(super) fn complete_one(&mut self, random: &mut Random) {
         if self.open.is_empty() {
             return;
         }
@@ -609,7 +609,7 @@ impl Daemon {
     }
 
     /// As soon as it is quiet.
-    pub fn look_at_all(&mut self) {
+    pub(super) fn look_at_all(&mut self) {
         let by = self.resync.map_or(self.now + LATEST, |(_, by)| by);
         self.resync = Some((self.now + QUIET, by));
     }

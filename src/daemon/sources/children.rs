@@ -199,6 +199,7 @@ impl Children {
     }
 
     /// Whether none runs or waits.
+    #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         self.load() == (0, 0)
     }
@@ -231,7 +232,7 @@ impl Children {
             if wanted.budget.deadline <= now {
                 log::warn!("{}: not starting '{}', its time is used up", wanted.event, wanted.command);
                 self.finished.push(wanted.not_started(true));
-            } else if self.lost.has(wanted.device.as_ref()) || self.lost.len() >= MAX_LOST {
+            } else if self.lost.has(wanted.device.as_ref()) || self.lost.count() >= MAX_LOST {
                 let Wanted { event, command, .. } = &wanted;
                 log::error!("{event}: not starting '{command}': an earlier program hangs in the kernel");
                 self.finished.push(wanted.not_started(false));

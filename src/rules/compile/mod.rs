@@ -2,8 +2,8 @@
 //! sections 1.5 to 2.4).
 //!
 //! Compiling never fails: the compiler drops a line with a fault, or the faulty token alone where udev does
-//! so, and says why in a diagnostic; the rest stands. A line is lexed and checked token by token ([`line`]); each key has
-//! its method in the file of its kind ([`matches`], [`programs`], [`assignments`], [`options`]).
+//! so, and says why in a diagnostic; the rest stands. A line is lexed and checked token by token ([`mod@line`]); each key has
+//! its method in the file of its kind ([`mod@matches`], [`programs`], [`assignments`], [`options`]).
 
 mod assignments;
 mod checks;

@@ -8,9 +8,9 @@ mod situations;
 
 use crate::model::{Action, Event, ResolveNames};
 use crate::rules::ask::Ask;
-use crate::rules::compile::{Accounts, CompileOptions, SourceFile, compile};
+use crate::rules::compile::{CompileOptions, SourceFile, compile};
 use crate::rules::eval::{EvalConfig, Evaluation, Halt, LINE_COST, Note, TurnEnd};
-use crate::rules::memory_world::{MemoryDevice, MemoryWorld};
+use crate::rules::memory_world::{MemoryDevice, MemoryWorld, Nobody};
 use crate::rules::outcome::{Outcome, RunItem};
 use crate::rules::program::RuleSet;
 use crate::rules::skip::{EventKind, Specialised};
@@ -157,24 +157,12 @@ fn run(rules: &str, event: &Event, world: &MemoryWorld) -> Evaluated {
 }
 
 /// Nobody has an account, so that names are asked for.
-struct NoAccounts;
-
-impl Accounts for NoAccounts {
-    fn user(&self, _name: &[u8]) -> Option<u32> {
-        None
-    }
-
-    fn group(&self, _name: &[u8]) -> Option<u32> {
-        None
-    }
-}
-
 fn compiled(files: &[&str]) -> Arc<RuleSet> {
     let files: Vec<SourceFile> = (0..)
         .zip(files)
         .map(|(i, text)| SourceFile { path: format!("{i}.rules").into(), content: text.as_bytes().to_vec() })
         .collect();
-    let options = CompileOptions { resolve_names: ResolveNames::Late, accounts: &NoAccounts };
+    let options = CompileOptions { resolve_names: ResolveNames::Late, accounts: &Nobody };
     Arc::new(compile(&files, &options).rules)
 }
 

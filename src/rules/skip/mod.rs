@@ -65,6 +65,7 @@ impl Specialised {
 
     /// All active lines as they stand, without any help: the reference that [`Specialised::new`] must
     /// agree with.
+    #[allow(dead_code, reason = "tests and fuzzing compare with it")]
     pub fn plain(rules: Arc<RuleSet>, kind: EventKind<'_>) -> Specialised {
         let lines = fold::keep_all(&rules, kind);
         let (runs, guards, stretches) = Default::default();
@@ -76,7 +77,8 @@ impl Specialised {
         &self.rules
     }
 
-    /// How many lines are kept, and how many runs there are among them: for `status` and tests.
+    /// How many lines are kept, and how many runs there are among them.
+    #[cfg(test)]
     pub fn size(&self) -> (usize, usize) {
         (self.lines.len(), self.runs.len())
     }

@@ -60,6 +60,7 @@ impl Runs {
     }
 
     /// How many there are.
+    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }

@@ -5,7 +5,8 @@ use crate::model::effect::Done;
 use crate::model::event::OrderedSet;
 use crate::model::record::Record;
 use crate::model::{Errno, Uevent};
-use crate::rules::compile::{Accounts, CompileOptions, compile};
+use crate::rules::compile::{CompileOptions, compile};
+use crate::rules::memory_world::Nobody;
 use crate::tasks::gone::{Removal, Removed};
 use crate::tasks::unfinished::Left;
 use crate::world::tree::Tree;
@@ -160,19 +161,8 @@ fn record_with(links: &[&str], tags: &[&str]) -> Record {
 }
 
 fn idle_engine() -> Engine {
-    let rules = compile(&[], &CompileOptions { resolve_names: Default::default(), accounts: &NoAccounts });
+    let rules = compile(&[], &CompileOptions { resolve_names: Default::default(), accounts: &Nobody });
     Engine::new(EngineConfig::default(), Arc::new(rules.rules))
-}
-
-struct NoAccounts;
-
-impl Accounts for NoAccounts {
-    fn user(&self, _name: &[u8]) -> Option<u32> {
-        None
-    }
-    fn group(&self, _name: &[u8]) -> Option<u32> {
-        None
-    }
 }
 
 #[test]

@@ -11,12 +11,12 @@ use std::io;
 const MAX_NAME: usize = 240;
 
 /// What the former directory is called that was not empty.
-pub fn aside(name: &[u8]) -> Vec<u8> {
+pub(super) fn aside(name: &[u8]) -> Vec<u8> {
     [b".dir-", &name[..name.len().min(MAX_NAME)]].concat()
 }
 
 /// Writes a record; once more if a directory was in its way that could be removed or moved.
-pub fn write_over(data: &Dir, name: &[u8], write: impl Fn() -> io::Result<()>) -> io::Result<()> {
+pub(super) fn write_over(data: &Dir, name: &[u8], write: impl Fn() -> io::Result<()>) -> io::Result<()> {
     match write() {
         Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
             clear(data, name)?;
@@ -45,6 +45,6 @@ fn clear(data: &Dir, name: &[u8]) -> io::Result<()> {
 
 /// Whether a file could not be read because there is something else in its place: a directory, a symlink, a
 /// socket, a device that nobody serves. Then there is no record.
-pub fn is_other(error: &io::Error) -> bool {
+pub(super) fn is_other(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EISDIR | libc::ELOOP | libc::ENXIO | libc::ENODEV))
 }

@@ -89,11 +89,9 @@ fn records_of_an_earlier_run_are_known_and_others_are_not() {
         .file("run/udev/data/x", "");
     let mut db = open(&tree);
     assert_eq!(db.known().collect::<Vec<_>>(), [&id("b8:0")]);
-    assert_eq!(db.records().list().unwrap(), [id("b8:0")]);
     assert_eq!(db.read_record(&id("b8:0")).unwrap(), Some(record("1")));
     assert_eq!(Records::open(&tree.roots().run).unwrap().read(&id("b8:0")).unwrap(), Some(record("1")));
-    assert!(db.records().stat(&id("b8:0")).unwrap().unwrap().is_file());
-    assert_eq!(db.records().stat(&id("b8:1")).unwrap(), None);
+    assert!(tree.path("run/udev/data/b8:0").is_file() && !tree.path("run/udev/data/b8:1").exists());
 }
 
 #[test]
@@ -310,7 +308,7 @@ fn what_is_no_file_is_no_record_and_gives_way_to_one() {
         assert_eq!(db.read_record(&id(name)).unwrap(), Some(record("2")), "{name}");
     }
     assert_eq!(tree.read("run/udev/data/.dir-n2/x"), b"precious");
-    assert_eq!(db.records().list().unwrap().len(), 3);
+    assert_eq!(db.known().count(), 3);
     // A record that has no content is made in another way.
     tree.dir("run/udev/data/n4");
     db.write_record(&id("n4"), &Record::default(), Sticky::No, true).unwrap();
