@@ -64,7 +64,7 @@ fn while_rules_compute() {
         let compare =
             |n| format!("KERNEL==\"w0\", ENV{{LONG}}==\"*{}[ab]c{n}\", ENV{{HIT}}=\"1\"\n", "a".repeat(1000));
         let rules = "KERNEL==\"w0\", IMPORT{file}==\"/run/many-lines\", ENV{FIRST}=\"1\"\n".to_owned()
-            + &(0..250).map(compare).collect::<String>()
+            + &(0..1000).map(compare).collect::<String>()
             + "KERNEL==\"w0\", ENV{LONG}=\"\", ENV{LAST}=\"$env{P499}\"\n";
         let mut live = Live::start(&rules);
         ip("link add w0 type veth peer name w1");
