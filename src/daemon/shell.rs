@@ -25,7 +25,7 @@ use crate::model::Now;
 use crate::model::control::{ClientAction, Message};
 use crate::sys::clock::monotonic;
 use crate::sys::signal::SignalFd;
-use crate::tasks::portions::MAX_WORK;
+use crate::tasks::turn::MAX_WORK;
 use crate::world::{logger, quota};
 use std::io;
 

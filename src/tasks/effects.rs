@@ -3,9 +3,9 @@
 //! Must stay true: each failed operation gives one line with verb, object and reason, and the job is
 //! told; nothing in here waits.
 
-use super::Stores;
 use super::portions::{Parts, PartsOwner};
 use super::renames;
+use super::stores::Stores;
 use crate::engine::JobId;
 use crate::links::Table;
 use crate::model::effect::{Done, Effect};

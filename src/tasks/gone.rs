@@ -3,24 +3,15 @@
 //! Must stay true: a device that is called gone is gone. It may come back while its remains are removed in portions, so
 //! it is looked for again before each portion.
 
-use super::Stores;
 use super::portions::{Parts, PartsOwner};
-use super::unfinished::Left;
+use super::stores::Stores;
+use super::unfinished::{Left, Removal};
 use crate::engine::Engine;
 use crate::links::{Lookup, Table};
 use crate::model::need::{PartsDone, Rest};
 use crate::model::{DevNum, DeviceId, Errno, SeqNum};
 use bstr::{BString, ByteSlice};
 use std::collections::HashSet;
-
-/// A device that is gone, or counts as such, while what it has left is removed in portions.
-#[derive(Debug)]
-pub struct Removal {
-    pub id: DeviceId,
-    pub left: Left,
-    rest: Rest,
-    progress: PartsDone,
-}
 
 /// What has become of a [`Removal`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,15 +5,15 @@
 //! or runs, that event decides, and the device is looked at afterwards. A record that says that its event is under
 //! way is of an event that nobody will end: that device is triggered, else whoever waits for it waits for ever.
 
-use super::Stores;
 use super::portions::{Parts, PartsOwner};
+use super::stores::Stores;
+use super::unfinished::Left;
 use crate::engine::Engine;
 use crate::links::Table;
 use crate::model::event::OrderedSet;
 use crate::model::need::PartsDone;
 use crate::model::record::Record;
 use crate::model::{DeviceId, Now, Trigger};
-use crate::tasks::unfinished::Left;
 use crate::world::database::Database;
 use bstr::{BString, ByteSlice};
 use std::collections::{HashMap, HashSet};

@@ -6,68 +6,16 @@
 //! for a job goes on as long as the job waits for it, so no related event begins meanwhile. What is done for nobody's
 //! job is looked at anew before each portion: by then an event of the device may have come.
 
-use super::Stores;
+use super::stores::Stores;
+use super::turn::PORTION;
 use crate::model::effect::{Effect, Sticky};
 use crate::model::event::Title;
 use crate::model::need::{Fact, Need, PartsDone, Rest};
-use crate::model::{DeviceId, Event, LinkSet, Now};
-use crate::sys::clock::monotonic;
+use crate::model::{DeviceId, Event, LinkSet};
 use crate::world::claims_dir::LinkError;
 use bstr::BString;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
-
-/// How long jobs are worked on in one turn, before sources are looked at again; and how long the rules of one
-/// event, or an effect of many parts, go on before they pause.
-pub const MAX_WORK: Duration = Duration::from_millis(1);
-
-/// Symlinks and tags after which the clock is looked at: about half a millisecond of system calls.
-const PORTION: usize = 32;
-
-/// The time that whoever works on something has before others come.
-#[derive(Debug)]
-pub struct Turn {
-    until: Now,
-    /// Parts until the next look at the clock.
-    left: usize,
-    portion: usize,
-}
-
-impl Default for Turn {
-    fn default() -> Turn {
-        Turn { until: Now::ZERO, left: PORTION, portion: PORTION }
-    }
-}
-
-impl Turn {
-    /// From here on there is time, until then.
-    pub fn begin(&mut self, now: Now) {
-        self.until = now + MAX_WORK;
-        self.left = self.portion;
-    }
-
-    /// A turn that is over after this many parts.
-    #[cfg(test)]
-    pub fn begin_short(&mut self, parts: usize) {
-        *self = Turn { until: Now::ZERO, left: parts, portion: parts };
-    }
-
-    /// Looks at the clock.
-    pub fn has_time(&self) -> bool {
-        monotonic() < self.until
-    }
-
-    /// Parts were done. Whether there is time for more; the clock is looked at once for each portion.
-    pub fn goes_on(&mut self, done: usize) -> bool {
-        self.left = self.left.saturating_sub(done);
-        if self.left > 0 {
-            return true;
-        }
-        self.left = self.portion;
-        self.has_time()
-    }
-}
 
 /// Parts of one kind.
 #[derive(Clone, Copy, Debug)]

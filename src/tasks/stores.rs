@@ -3,11 +3,11 @@
 //! Must stay true: a write that finds its folder gone is done again in the new one and does not fail. The loop learns of
 //! it once (`mended`).
 
-use super::Pending;
 use super::answers::Answers;
 use super::disk_locks::DiskLocks;
 use super::follow_ups::FollowUps;
-use super::portions::Turn;
+use super::task::Pending;
+use super::turn::Turn;
 use super::unfinished::Unfinished;
 use crate::builtin::Builtins;
 use crate::engine::JobId;
@@ -131,5 +131,17 @@ impl Stores {
                 self.database.trust_tag(tag);
             }
         }
+    }
+}
+
+#[cfg(test)]
+impl Stores {
+    /// Empty stores in a tree, or with what lies in it.
+    pub fn in_tree(tree: &crate::world::tree::Tree) -> Stores {
+        tree.dir("run").dir("dev").dir("sys");
+        let roots = tree.roots();
+        let watches = Watches::new(&roots, None).unwrap();
+        let builtins = Builtins::load(&roots, b"", None).0;
+        Stores::open(&roots, builtins, watches, None).unwrap()
     }
 }

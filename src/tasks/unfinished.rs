@@ -9,15 +9,11 @@
 //! that a full file system costs; what has begun anew is not begun twice. Records, claims and watches know by
 //! themselves what of theirs is not on disk; here is the rest.
 
-use super::Stores;
-use super::gone::{Presence, Removal, Removed};
-use crate::engine::Engine;
-use crate::links::Table;
 use crate::model::effect::Effect;
+use crate::model::need::{PartsDone, Rest};
 use crate::model::{Action, DeviceId, Errno, Event, Now, Trigger};
 use bstr::BString;
 use std::collections::{BTreeMap, HashSet};
-use std::io;
 use std::time::Duration;
 
 /// Devices that are remembered; when there are more, all devices are looked at.
@@ -33,18 +29,18 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct Unfinished {
     /// Whose event failed: how to trigger it again.
-    events: BTreeMap<DeviceId, (Trigger, BString)>,
+    pub(super) events: BTreeMap<DeviceId, (Trigger, BString)>,
     /// More failed than are remembered.
     too_many: bool,
     /// Of these something is left although they were removed.
-    gone: BTreeMap<DeviceId, Left>,
+    pub(super) gone: BTreeMap<DeviceId, Left>,
     /// Whose last event failed after it had begun to write: what it wrote, no record tells.
     half_way: HashSet<DeviceId>,
     too_many_half_way: bool,
     /// Static nodes could not be set up.
     pub static_nodes: bool,
     /// What is being done again.
-    finishing: Option<Finishing>,
+    pub(super) finishing: Option<Finishing>,
     due: Option<Now>,
     pause: Duration,
 }
@@ -58,9 +54,18 @@ pub enum Left {
     Anyway,
 }
 
+/// A device that is gone, or counts as such, while what it has left is removed in portions.
+#[derive(Debug)]
+pub struct Removal {
+    pub id: DeviceId,
+    pub left: Left,
+    pub(super) rest: Rest,
+    pub(super) progress: PartsDone,
+}
+
 /// What is still to be done again, one thing after the other: there may be thousands, and the loop goes on meanwhile.
 #[derive(Debug)]
-enum Finishing {
+pub(super) enum Finishing {
     Records(Vec<DeviceId>),
     Links(Vec<BString>),
     /// Nodes to be watched.
@@ -189,7 +194,7 @@ impl Unfinished {
         std::mem::take(&mut self.too_many)
     }
 
-    fn has_devices(&self) -> bool {
+    pub(super) fn has_devices(&self) -> bool {
         self.too_many || self.static_nodes || !self.events.is_empty() || !self.gone.is_empty()
     }
 
@@ -219,130 +224,6 @@ impl Unfinished {
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
         self.due = Some(now + self.pause);
         true
-    }
-}
-
-impl Stores {
-    /// Whether something waits for room.
-    pub fn is_unfinished(&self) -> bool {
-        self.unfinished.has_devices()
-            || self.unfinished.is_finishing()
-            || self.database.is_unfinished()
-            || self.claims.is_unfinished()
-            || self.watches.is_unfinished()
-    }
-
-    /// Begins to do again what failed.
-    pub fn begin_finishing(&mut self) {
-        let waiting = &self.unfinished.events;
-        // The other records are written anew by their events.
-        let records = self.database.unfinished().filter(|id| !waiting.contains_key(id)).cloned().collect();
-        self.unfinished.finishing = Some(Finishing::Records(records));
-    }
-
-    /// Does one thing more. Then, when all was done, the events to trigger again, by devpath; their devices stay
-    /// remembered until an event of theirs begins.
-    pub fn go_on_finishing(&mut self, links: &mut Table, engine: &Engine) -> Option<Vec<(Trigger, BString)>> {
-        let next = match self.unfinished.finishing.take()? {
-            Finishing::Records(mut ids) => match ids.pop() {
-                Some(id) => match self.database.finish(&id) {
-                    Ok(()) => Finishing::Records(ids),
-                    Err(error) => {
-                        log::debug!("There is no room yet for all records: {error}");
-                        Finishing::Links(self.claims.take_unfinished())
-                    }
-                },
-                None => Finishing::Links(self.claims.take_unfinished()),
-            },
-            Finishing::Links(mut names) => match names.pop() {
-                Some(link) => {
-                    if let Some(error) = self.claims.finish(&link) {
-                        log::debug!("{error}");
-                    }
-                    Finishing::Links(names)
-                }
-                None => Finishing::Watches(self.watches.unwatched().cloned().collect()),
-            },
-            Finishing::Watches(mut ids) => match ids.pop() {
-                Some(id) => {
-                    self.watches.finish(&id);
-                    Finishing::Watches(ids)
-                }
-                None => {
-                    self.watches.finish_notes();
-                    Finishing::Gone(self.unfinished.gone.keys().cloned().collect())
-                }
-            },
-            Finishing::Gone(mut ids) => match ids.pop() {
-                Some(id) => self.finish_removed(links, engine, id, ids),
-                None => {
-                    let ids = self.unfinished.events.keys().cloned().collect();
-                    Finishing::Events { ids, wanted: Vec::new() }
-                }
-            },
-            Finishing::Removal(mut removal, ids) => match self.go_on_removing(links, engine, &mut removal) {
-                Removed::Partly => Finishing::Removal(removal, ids),
-                ended => {
-                    if ended == Removed::IsBusy {
-                        self.unfinished.is_left(&removal.id, removal.left);
-                    }
-                    Finishing::Gone(ids)
-                }
-            },
-            Finishing::Events { mut ids, mut wanted } => match ids.pop() {
-                Some(id) => {
-                    wanted.extend(self.failed_event(id));
-                    Finishing::Events { ids, wanted }
-                }
-                None => return Some(wanted),
-            },
-        };
-        self.unfinished.finishing = Some(next);
-        None
-    }
-
-    /// What is left of a removed device goes, if it still is gone, or whatever it is.
-    fn finish_removed(
-        &mut self,
-        links: &Table,
-        engine: &Engine,
-        id: DeviceId,
-        others: Vec<DeviceId>,
-    ) -> Finishing {
-        let goes = match (self.unfinished.gone.get(&id), self.presence(links, &id)) {
-            (None, _) => return Finishing::Gone(others),
-            // It stays remembered.
-            _ if engine.has_event_of(&id) => return Finishing::Gone(others),
-            (Some(Left::IfGone), Presence::Unknown) => return Finishing::Gone(others),
-            (Some(Left::IfGone), Presence::There) => None,
-            (Some(left), _) => Some(*left),
-        };
-        self.unfinished.gone.remove(&id);
-        match goes {
-            Some(left) => Finishing::Removal(Box::new(self.begin_removing(&id, left)), others),
-            None => Finishing::Gone(others),
-        }
-    }
-
-    /// How to trigger a device whose event failed.
-    fn failed_event(&mut self, id: DeviceId) -> Option<(Trigger, BString)> {
-        let (action, devpath) = self.unfinished.events.get(&id)?;
-        if self.answers.attributes.sysfs.exists(devpath, b"uevent") {
-            return Some((*action, devpath.clone()));
-        }
-        self.unfinished.events.remove(&id);
-        self.unfinished.is_left(&id, Left::IfGone);
-        None
-    }
-
-    /// Whether there is room now. That a folder is gone may have been hidden by what failed before.
-    pub fn look_for_room(&mut self) -> bool {
-        match self.database.try_room().and_then(|()| self.claims.try_room()) {
-            Ok(()) => return true,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => _ = self.mend_folders(),
-            Err(error) => log::debug!("There is no room yet for what could not be written: {error}"),
-        }
-        false
     }
 }
 

@@ -14,9 +14,10 @@ use crate::model::{DeviceId, Event, IfIndex, Now, SeqNum, Trigger, announcement}
 use crate::rules::ask::{Attr, Subject};
 use crate::rules::program::RuleSet;
 use crate::rules::{Answer, Ask};
-use crate::tasks::gone::{Removal, Removed};
+use crate::tasks::gone::Removed;
 use crate::tasks::interrupted::Interrupted;
 use crate::tasks::unfinished::Left;
+use crate::tasks::unfinished::Removal;
 use crate::tasks::{Pending, Stores, Task};
 use crate::world::Roots;
 use crate::world::database;

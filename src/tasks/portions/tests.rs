@@ -4,21 +4,12 @@ use crate::links::Table;
 use crate::model::effect::Done;
 use crate::model::event::OrderedSet;
 use crate::model::record::Record;
-use crate::model::{Errno, Uevent};
+use crate::model::{Errno, Now, Uevent};
 use crate::rules::compile::{CompileOptions, compile};
 use crate::rules::memory_world::Nobody;
-use crate::tasks::gone::{Removal, Removed};
-use crate::tasks::unfinished::Left;
+use crate::tasks::gone::Removed;
+use crate::tasks::unfinished::{Left, Removal};
 use crate::world::tree::Tree;
-use crate::world::watches::Watches;
-
-fn stores(tree: &Tree) -> Stores {
-    tree.dir("run").dir("dev").dir("sys");
-    let roots = tree.roots();
-    let watches = Watches::new(&roots, None).unwrap();
-    let builtins = crate::builtin::Builtins::load(&roots, b"", None).0;
-    Stores::open(&roots, builtins, watches, None).unwrap()
-}
 
 fn uevent() -> Uevent {
     let text = "ACTION=add\0DEVPATH=/devices/d\0SUBSYSTEM=block\0MAJOR=8\0MINOR=1\0DEVNAME=d\0SEQNUM=1";
@@ -38,7 +29,7 @@ fn perform(effects: &[Effect], parts: usize) -> (Vec<Done>, usize, Vec<String>) 
     let tree = Tree::new();
     // One tag cannot be indexed, one symlink not be made.
     tree.file("run/udev/tags/bad", "").dir("dev/taken/in");
-    let (mut stores, event) = (stores(&tree), event());
+    let (mut stores, event) = (Stores::in_tree(&tree), event());
     let (mut done, mut turns) = (Vec::new(), 0);
     for effect in effects {
         let mut facts = Vec::new();
@@ -102,7 +93,7 @@ fn wherever_turns_end_the_same_is_done_and_the_same_fails() {
 #[test]
 fn what_an_event_that_ended_half_way_has_left_goes_in_portions_behind_the_record() {
     let tree = Tree::new();
-    let (mut stores, event) = (stores(&tree), event());
+    let (mut stores, event) = (Stores::in_tree(&tree), event());
     let id = event.device.id().unwrap();
     let mut perform = |effect: &Effect, facts: &[Fact]| {
         stores.turn.begin_short(2);
@@ -134,25 +125,15 @@ fn what_an_event_that_ended_half_way_has_left_goes_in_portions_behind_the_record
     assert!(!tree.path("run/udev/data/b8:1").exists());
 }
 
-#[test]
-fn the_clock_is_looked_at_once_for_each_portion() {
-    let mut turn = Turn::default();
-    // The time is over, but nobody looks.
-    turn.begin(Now::ZERO);
-    assert!((1..PORTION).all(|_| turn.goes_on(1)) && !turn.goes_on(1));
-    turn.begin(monotonic() + Duration::from_secs(60));
-    assert!((0..10 * PORTION).all(|_| turn.goes_on(1)));
-}
-
-/// A stores in which an earlier daemon has left a device with these symlinks and tags.
+/// Stores in which an earlier daemon has left a device with these symlinks and tags.
 fn stores_of_old(tree: &Tree, links: &[&str], tags: &[&str]) -> (Stores, DeviceId) {
     let id = event().device.id().unwrap();
-    let mut before = stores(tree);
+    let mut before = Stores::in_tree(tree);
     assert!(before.claims.apply(&id, b"/dev/d", 0, &[], &names(links)).is_empty());
     before.database.add_tags(&id, &names(tags)).unwrap();
     let record = record_with(links, tags);
     before.database.write_record(&id, &record, Sticky::No, true).unwrap();
-    (stores(tree), id)
+    (Stores::in_tree(tree), id)
 }
 
 fn record_with(links: &[&str], tags: &[&str]) -> Record {

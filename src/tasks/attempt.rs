@@ -1,0 +1,63 @@
+//! One try of a task.
+
+use super::stores::Stores;
+use super::task::Task;
+use crate::engine::{JobId, Reply};
+use crate::links::Table;
+use crate::model::need::{Fact, Need};
+use crate::model::{Action, Event};
+use crate::rules::{Answer, Ask};
+use crate::world::database::OtherDevices;
+
+impl Stores {
+    /// Tries a task.
+    pub fn attempt(
+        &mut self,
+        links: &mut Table,
+        job: JobId,
+        event: &Event,
+        task: &Task,
+        facts: &[Fact],
+    ) -> Result<Reply, Need> {
+        if facts.is_empty() && links.is_behind() && self.answers.attributes.is_about_links(links, event) {
+            return Err(Need::LinksRead);
+        }
+        let tried = match task {
+            Task::Ask(ask) => return self.answer(links, job, event, ask, facts).map(Reply::Answer),
+            Task::Effect(effect) => self.perform(links, job, event, effect, facts).map(Reply::Done),
+            Task::Run(item) => self.answers.run(links, event, item, facts).map(|()| Reply::Ran),
+        };
+        self.note_lack(event);
+        tried
+    }
+
+    /// Tries a question.
+    pub fn answer(
+        &mut self,
+        links: &mut Table,
+        job: JobId,
+        event: &Event,
+        ask: &Ask,
+        facts: &[Fact],
+    ) -> Result<Answer, Need> {
+        let others: Option<&dyn OtherDevices> = Some(&self.database);
+        let answer = self.answers.answer((links, others), job, event, ask, facts);
+        self.note_lack(event);
+        answer
+    }
+
+    fn note_lack(&mut self, event: &Event) {
+        if self.answers.attributes.sysfs.take_lack() {
+            self.unfinished.on_lack(event);
+        }
+    }
+
+    /// The job announces its event: nothing is remembered of it from here on, and a link that was deleted
+    /// needs no tombstone any more.
+    pub fn forget(&mut self, links: &mut Table, job: JobId, event: &Event) {
+        self.answers.attributes.forget(job);
+        if let (Action::Remove, Some(ifindex)) = (event.action, event.device.ifindex) {
+            links.forget(ifindex);
+        }
+    }
+}
