@@ -305,5 +305,4 @@ pub fn compare_versions(mut a: &[u8], mut b: &[u8]) -> Ordering {
 }
 
 #[cfg(test)]
-#[path = "host_tests.rs"]
 mod tests;

@@ -9,8 +9,7 @@ mod call;
 pub mod host;
 pub mod ini;
 pub mod link_facts;
-pub mod link_file;
-pub mod link_match;
+pub mod link_files;
 #[cfg(test)]
 mod machine;
 pub mod naming_scheme;
@@ -44,7 +43,7 @@ type BuiltinFn = fn(&Builtins, &Call, &Sysfs, &Table) -> Result<BuiltinResult, N
 pub struct Builtins {
     host: Host,
     scheme: NamingScheme,
-    links: link_file::LinkFiles,
+    link_files: link_files::LinkFiles,
     drivers: net_driver::Drivers,
     /// Target of /proc/device-tree.
     device_tree: Option<BString>,
@@ -58,25 +57,25 @@ impl Builtins {
         let (scheme, warning) =
             NamingScheme::select(from_kernel.as_ref().map(|v| v.as_ref()), naming_scheme.map(BStr::new));
         let host = Host::new(roots.clone(), command_line.into());
-        let (links, messages) = link_file::LinkFiles::load(&host);
+        let (link_files, messages) = link_files::LinkFiles::load(&host);
         let device_tree = std::fs::read_link(roots.proc.join("device-tree")).ok();
         let device_tree = device_tree.map(|target| target.into_os_string().into_vec().into());
-        let builtins = Builtins { host, scheme, links, drivers: Default::default(), device_tree };
+        let builtins = Builtins { host, scheme, link_files, drivers: Default::default(), device_tree };
         (builtins, warning.into_iter().chain(messages).collect())
     }
 
     /// The .link files that were read: where they are looked for, and their state then
-    /// ([`link_file::state_of`]).
+    /// ([`link_files::state_of`]).
     pub fn link_files(&self) -> ([PathBuf; 4], &str) {
-        (link_file::folders(&self.host.roots), self.links.state())
+        (link_files::folders(&self.host.roots), self.link_files.state())
     }
 
     /// Takes .link files that were read again; the drivers learned are kept, and so is the naming scheme, which
     /// is chosen once. Returns texts for the log.
-    pub fn reload(&mut self, texts: &link_file::Texts) -> Vec<String> {
+    pub fn reload(&mut self, texts: &link_files::Texts) -> Vec<String> {
         self.host.told = texts.told.clone();
-        let (links, messages) = link_file::LinkFiles::parse(texts, &self.host);
-        self.links = links;
+        let (link_files, messages) = link_files::LinkFiles::parse(texts, &self.host);
+        self.link_files = link_files;
         messages
     }
 
@@ -157,7 +156,7 @@ impl Builtins {
                 return Ok(success(vec![]));
             }
             let mut found = self.driver_not_asked_for(call, sysfs, links)?.properties;
-            if self.links.asks_permanent_address
+            if self.link_files.asks_permanent_address
                 && self.host.roots.sys_is_real()
                 && link.perm_address.is_empty()
                 && !link.address.is_empty()
@@ -175,7 +174,7 @@ impl Builtins {
             let context = net_setup_link::Context {
                 scheme: self.scheme,
                 sysfs,
-                files: &self.links,
+                link_files: &self.link_files,
                 driver,
                 dry: call.dry || !self.host.roots.sys_is_real(),
             };
@@ -232,5 +231,4 @@ fn permanent_address<'a>(call: &Call<'a>) -> Option<&'a [u8]> {
 }
 
 #[cfg(test)]
-#[path = "tests.rs"]
 mod tests;

@@ -649,5 +649,4 @@ fn alias_index(alias: &[u8], kind: &str, names: &[BString]) -> Option<u64> {
 }
 
 #[cfg(test)]
-#[path = "net_id_tests.rs"]
 mod tests;

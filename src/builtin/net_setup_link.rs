@@ -8,8 +8,8 @@
 
 use super::call::{Call, success};
 use super::link_facts::{LinkFacts, NAME_MAX};
-use super::link_file::{ALT_NAME_MAX, LinkFile, LinkFiles, MacPolicy, NamePolicy};
-use super::link_match::Subject;
+use super::link_files::matching::Subject;
+use super::link_files::{ALT_NAME_MAX, LinkFile, LinkFiles, MacPolicy, NamePolicy};
 use super::naming_scheme::{Flag, NamingScheme};
 use super::value::parse_number;
 use crate::links::request::{Settings, set_link};
@@ -44,7 +44,7 @@ const ADDRESS_KEY: [u8; 16] =
 pub struct Context<'a> {
     pub scheme: NamingScheme,
     pub sysfs: &'a Sysfs,
-    pub files: &'a LinkFiles,
+    pub link_files: &'a LinkFiles,
     /// What `Driver=` compares with.
     pub driver: Option<&'a [u8]>,
     /// Send nothing to the kernel.
@@ -77,7 +77,7 @@ pub fn run(context: &Context, call: &Call, link: &LinkFacts) -> Result<BuiltinRe
         driver: context.driver,
         properties: &event.properties,
     };
-    let Some(file) = context.files.find(&subject) else { return Ok(success(vec![])) };
+    let Some(file) = context.link_files.find(&subject) else { return Ok(success(vec![])) };
     let setup = Setup { context, event, link, file, name };
     let mut messages = Vec::new();
     if !context.dry {
@@ -207,7 +207,7 @@ impl Setup<'_> {
             None if self.context.scheme.has(Flag::StableVirtualMacs) => self.event.device.sysname.as_bstr(),
             None => return Err("there is no name to make it from"),
         };
-        let machine_id = self.context.files.machine_id.ok_or("there is no machine id")?;
+        let machine_id = self.context.link_files.machine_id.ok_or("there is no machine id")?;
         Ok(persistent_bits(&machine_id, name))
     }
 
@@ -248,7 +248,7 @@ impl Setup<'_> {
             return self.name.into();
         }
         let policies: &[NamePolicy] =
-            if self.context.files.names_enabled { &wanted.name_policy } else { &[] };
+            if self.context.link_files.names_enabled { &wanted.name_policy } else { &[] };
         let offered = wanted.name.is_some() || policies.iter().any(|p| self.named_by(*p, NAME_MAX).is_some());
         if !offered && !self.file.matching.names_links() {
             // Whatever kind of name it has, it keeps it: the file need not be read.
@@ -368,5 +368,4 @@ fn is_ethernet(address: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-#[path = "net_setup_link_tests.rs"]
 mod tests;

@@ -475,5 +475,4 @@ fn scsi_lun(number: &[u8]) -> Option<String> {
 }
 
 #[cfg(test)]
-#[path = "path_id_tests.rs"]
 mod tests;

@@ -250,7 +250,7 @@ fn the_scheme_is_chosen_at_load_and_kept_on_reload() {
     let machine = Machine::new();
     let load = |command_line: &[u8], environment: Option<&[u8]>| {
         let (mut builtins, log) = Builtins::load(&machine.tree.roots(), command_line, environment);
-        builtins.reload(&link_file::Texts::read(&machine.tree.roots()));
+        builtins.reload(&link_files::Texts::read(&machine.tree.roots()));
         (builtins.naming_scheme().name(), log.len())
     };
     assert_eq!(load(b"net.naming_scheme=v247", None), ("v247", 0));

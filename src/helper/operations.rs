@@ -1,7 +1,7 @@
 //! What a helper does: each operation of [`crate::model::operation`], however long it takes.
 
 use super::reading::Reading;
-use crate::builtin::link_file;
+use crate::builtin::link_files;
 use crate::model::Errno;
 use crate::model::operation::{AttrPlace, LockState, Operation, OperationReply};
 use crate::sys;
@@ -27,7 +27,9 @@ pub fn perform(operation: &Operation, passed: Option<OwnedFd>) -> (OperationRepl
         Operation::ReadAttr { sys, place } => read_attr(sys, place),
         Operation::ReadFile { path: at } => OperationReply::File(place(at).and_then(files::import)),
         Operation::TestFile { path: at } => OperationReply::Mode(place(at).and_then(files::mode)),
-        Operation::LookAtRules { rules, links } => OperationReply::State(look_at_rules(rules, links)),
+        Operation::LookAtRules { rules, links: link_files } => {
+            OperationReply::State(look_at_rules(rules, link_files))
+        }
         Operation::ReadRules { roots, rules } => OperationReply::Files(read_rules(roots, rules)),
         Operation::PermanentAddress { ifname } => OperationReply::Address(permanent_address(ifname)),
         Operation::ReReadPartitions { devnode, syspath } => {
@@ -89,17 +91,17 @@ fn read_attr(sys: &BString, attr: &AttrPlace) -> OperationReply {
 }
 
 /// One text for the state of rules and of .link files.
-pub fn state_of_rules(rules: &Snapshot, links: &str) -> BString {
-    [rules.0.as_slice(), b"\n", links.as_bytes()].concat().into()
+pub fn state_of_rules(rules: &Snapshot, link_files: &str) -> BString {
+    [rules.0.as_slice(), b"\n", link_files.as_bytes()].concat().into()
 }
 
-fn look_at_rules(rules: &[BString], links: &[BString]) -> Result<BString, Errno> {
+fn look_at_rules(rules: &[BString], link_files: &[BString]) -> Result<BString, Errno> {
     let places = |folders: &[BString]| -> Result<Vec<PathBuf>, Errno> {
         folders.iter().map(|folder| place(folder).map(PathBuf::from)).collect()
     };
     // In the order in which a load takes them.
-    let links = link_file::state_of(&places(links)?);
-    Ok(state_of_rules(&RuleFiles::in_folders(places(rules)?).snapshot(), &links))
+    let link_files = link_files::state_of(&places(link_files)?);
+    Ok(state_of_rules(&RuleFiles::in_folders(places(rules)?).snapshot(), &link_files))
 }
 
 fn read_rules(roots: &[BString; 4], rules: &[BString]) -> Result<BString, Errno> {

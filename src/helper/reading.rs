@@ -7,7 +7,7 @@
 //! its bytes.
 
 use super::messages::message;
-use crate::builtin::link_file::{self, Part};
+use crate::builtin::link_files::{self, Part};
 use crate::model::Errno;
 use crate::rules::compile::SourceFile;
 use crate::world::rule_files::{Loaded, RuleFiles, Snapshot};
@@ -28,7 +28,7 @@ pub const MAX_TEXT: usize = MAX + 1024;
 #[derive(Debug)]
 pub struct Reading {
     pub rules: Loaded,
-    pub links: link_file::Texts,
+    pub link_files: link_files::Texts,
     pub settings: config::Files,
 }
 
@@ -52,7 +52,7 @@ impl Reading {
     pub fn read(roots: &Roots, rules: &RuleFiles) -> Reading {
         Reading {
             rules: rules.load(),
-            links: link_file::Texts::read(roots),
+            link_files: link_files::Texts::read(roots),
             settings: config::Files::read(roots),
         }
     }
@@ -73,8 +73,8 @@ impl Reading {
         for (path, error) in &self.rules.failures {
             add(UNREAD_RULES, path.as_os_str().as_bytes(), error.to_string().as_bytes())?;
         }
-        add(STATES, &self.rules.snapshot.0, self.links.state.as_bytes())?;
-        for parts in &self.links.files {
+        add(STATES, &self.rules.snapshot.0, self.link_files.state.as_bytes())?;
+        for parts in &self.link_files.files {
             for (at, part) in parts.iter().enumerate() {
                 let kinds = if at == 0 { (LINK, UNREAD_LINK) } else { (DROP_IN, UNREAD_DROP_IN) };
                 let path = part.path.as_os_str().as_bytes();
@@ -84,10 +84,10 @@ impl Reading {
                 }
             }
         }
-        if let Some(id) = &self.links.told.machine_id {
+        if let Some(id) = &self.link_files.told.machine_id {
             add(MACHINE_ID, id, b"")?;
         }
-        add(OS_RELEASE, &self.links.told.os_release, b"")?;
+        add(OS_RELEASE, &self.link_files.told.os_release, b"")?;
         for (path, content) in &self.settings.files {
             add(SETTINGS, path.as_os_str().as_bytes(), content)?;
         }
@@ -105,7 +105,7 @@ impl Reading {
         let snapshot = Snapshot(BString::default());
         let mut reading = Reading {
             rules: Loaded { files: Vec::new(), failures: Vec::new(), snapshot },
-            links: link_file::Texts::default(),
+            link_files: link_files::Texts::default(),
             settings: config::Files::default(),
         };
         while let Some((&kind, rest)) = text.split_first() {
@@ -124,7 +124,7 @@ impl Reading {
             UNREAD_RULES => self.rules.failures.push((path(first), io::Error::other(words(second)))),
             STATES => {
                 self.rules.snapshot = Snapshot(first.into());
-                self.links.state = words(second);
+                self.link_files.state = words(second);
             }
             LINK | UNREAD_LINK | DROP_IN | UNREAD_DROP_IN => {
                 let content = match kind {
@@ -132,12 +132,12 @@ impl Reading {
                     _ => Err(words(second)),
                 };
                 if matches!(kind, LINK | UNREAD_LINK) {
-                    self.links.files.push(Vec::new());
+                    self.link_files.files.push(Vec::new());
                 }
-                self.links.files.last_mut()?.push(Part { path: path(first), content });
+                self.link_files.files.last_mut()?.push(Part { path: path(first), content });
             }
-            MACHINE_ID => self.links.told.machine_id = Some(first.as_bytes().try_into().ok()?),
-            OS_RELEASE => self.links.told.os_release = first.into(),
+            MACHINE_ID => self.link_files.told.machine_id = Some(first.as_bytes().try_into().ok()?),
+            OS_RELEASE => self.link_files.told.os_release = first.into(),
             SETTINGS => self.settings.files.push((path(first), second.into())),
             MESSAGE => self.settings.messages.push(words(first)),
             IN_INITRD => self.settings.in_initrd = true,
@@ -182,7 +182,7 @@ mod tests {
         read.rules.failures.push(("/x".into(), io::Error::from_raw_os_error(libc::EIO)));
         let text = read.encode().unwrap();
         let decoded = Reading::decode(&text).unwrap();
-        assert_eq!((&decoded.links, &decoded.settings), (&read.links, &read.settings));
+        assert_eq!((&decoded.link_files, &decoded.settings), (&read.link_files, &read.settings));
         assert_eq!(decoded.rules.snapshot, read.rules.snapshot);
         assert_eq!(format!("{:?}", decoded.rules.files), format!("{:?}", read.rules.files));
         let why = |reading: &Reading| {
@@ -190,12 +190,15 @@ mod tests {
             (path.clone(), error.to_string())
         };
         assert_eq!(why(&decoded), why(&read));
-        assert_eq!((read.rules.files.len(), read.links.files.len(), read.links.files[0].len()), (1, 2, 3));
+        assert_eq!(
+            (read.rules.files.len(), read.link_files.files.len(), read.link_files.files[0].len()),
+            (1, 2, 3)
+        );
         assert_eq!((read.settings.files.len(), read.settings.messages.len()), (1, 1));
         assert!(
             read.settings.in_initrd
-                && read.links.told.machine_id.is_some()
-                && read.links.told.os_release == "ID=x\n"
+                && read.link_files.told.machine_id.is_some()
+                && read.link_files.told.os_release == "ID=x\n"
         );
         assert!(Reading::decode(&text[..text.len() - 1]).is_none());
         assert!(Reading::decode(b"?\0\0\0\0\0\0\0\0").is_none());

@@ -20,6 +20,7 @@ impl Now {
     }
 
     /// So many seconds after boot.
+    #[cfg(test)]
     pub const fn from_secs(seconds: u64) -> Now {
         Now(Duration::from_secs(seconds))
     }

@@ -15,7 +15,7 @@ use super::compiling::Compiling;
 use super::configuration::Configuration;
 use super::findings::Findings;
 use crate::builtin::host::os_release_places;
-use crate::builtin::link_file;
+use crate::builtin::link_files;
 use crate::engine::Input;
 use crate::helper::operations::state_of_rules;
 use crate::helper::reading::Reading;
@@ -254,7 +254,7 @@ impl Rules {
             let operation = Operation::LookAtRules { rules, links };
             return on.work.request_helper(Caller::Rules, operation, on.work.now + HANGS);
         }
-        let look = || state_of_rules(&self.files.snapshot(), &link_file::state_of(&links));
+        let look = || state_of_rules(&self.files.snapshot(), &link_files::state_of(&links));
         let (state, waited) = patience::watch(look);
         self.look_waits |= waited;
         self.found_in(on, &state);
@@ -420,13 +420,19 @@ impl Rules {
         reading: Reading,
         with_settings: bool,
     ) -> Option<Compiling> {
-        let Reading { rules, links, settings } = reading;
+        let Reading { rules, link_files, settings } = reading;
         if with_settings && let Some(resolve_names) = on.configuration.take(on.work, settings) {
             self.set_resolve_names(resolve_names);
         }
-        if links.state != on.work.stores.answers.builtins.link_files().1 {
+        if link_files.state != on.work.stores.answers.builtins.link_files().1 {
             log::info!("Reading .link files again");
-            on.work.stores.answers.builtins.reload(&links).iter().for_each(|message| log::warn!("{message}"));
+            on.work
+                .stores
+                .answers
+                .builtins
+                .reload(&link_files)
+                .iter()
+                .for_each(|message| log::warn!("{message}"));
         }
         self.take(rules)
     }

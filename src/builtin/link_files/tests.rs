@@ -1,7 +1,12 @@
-use super::super::machine::Machine;
+use super::file::Wanted;
+use super::parser::Parser;
+use super::values::*;
 use super::*;
+use crate::builtin::ini::Assignment;
+use crate::builtin::machine::Machine;
 use crate::world::temporary_folder;
 use crate::world::tree::Tree;
+use bstr::BString;
 
 fn host(tree: &Tree, command_line: &str) -> Host {
     let roots = tree.roots();
@@ -310,8 +315,7 @@ proptest::proptest! {
             "PermanentMACAddress", "OriginalName", "Path", "Host", "Virtualization", "KernelCommandLine",
             "KernelVersion", "Credential", "Architecture", "Firmware",
         ];
-        let mut parser =
-            Parser { host: &host, matching: Matching::default(), wanted: Wanted::default(), later: vec![] };
+        let mut parser = Parser::new(&host);
         for section in ["Match", "Link"] {
             let key = keys[key % keys.len()].to_owned();
             parser.assign(&Assignment { line: 1, section: section.into(), instance: 1, key, value: value.clone() });

@@ -30,7 +30,7 @@ fn settings(machine: &Machine, event: &Event) -> (Settings, Vec<String>) {
     let sysfs = Sysfs::new(&machine.tree.roots());
     let link = LinkFacts::of_files(&sysfs, event);
     let scheme = NamingScheme::named(machine.scheme.as_bytes()).unwrap();
-    let context = Context { scheme, sysfs: &sysfs, files: &files, driver: None, dry: false };
+    let context = Context { scheme, sysfs: &sysfs, link_files: &files, driver: None, dry: false };
     let name = present_name(event, scheme);
     let setup = Setup { context: &context, event, link: &link, file: files.iter().next().unwrap(), name };
     let mut messages = Vec::new();
@@ -412,7 +412,7 @@ fn settings_are_asked_for_once_and_a_refusal_is_a_warning() {
     let run = |facts: &[Fact], dry: bool| {
         let call = Call { builtin: BuiltinName::NetSetupLink, argv: &argv, event: &event, facts, dry };
         let context =
-            Context { scheme: NamingScheme::latest(), sysfs: &sysfs, files: &files, driver: None, dry };
+            Context { scheme: NamingScheme::latest(), sysfs: &sysfs, link_files: &files, driver: None, dry };
         super::run(&context, &call, &link)
     };
     let settings = Settings { mtu: Some(1400), ..Settings::default() };
@@ -466,7 +466,7 @@ fn a_setting_that_the_row_has_already_is_compared_with_a_fresh_row() {
             let context = Context {
                 scheme: NamingScheme::latest(),
                 sysfs: &sysfs,
-                files: &files,
+                link_files: &files,
                 driver: None,
                 dry: false,
             };

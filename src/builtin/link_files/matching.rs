@@ -4,10 +4,10 @@
 //! What must stay true: all keys must agree, and a value that is not known never satisfies a positive
 //! pattern and never violates a negated one.
 
-use super::host::Host;
-use super::ini::split_quoted;
-use super::link_facts::{LinkFacts, NAME_MAX};
-use super::value::parse_hex;
+use crate::builtin::host::Host;
+use crate::builtin::ini::split_quoted;
+use crate::builtin::link_facts::{LinkFacts, NAME_MAX};
+use crate::builtin::value::parse_hex;
 use crate::model::Properties;
 use crate::model::device::is_interface_name;
 use crate::rules::glob::Glob;
@@ -302,5 +302,4 @@ const HARDWARE: [(u16, &str); 67] = [
 ];
 
 #[cfg(test)]
-#[path = "link_match_tests.rs"]
 mod tests;
