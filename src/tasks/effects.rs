@@ -109,8 +109,8 @@ impl Stores {
             }
             Effect::NumberLink { block, devnum, devnode, present } => {
                 let result = match present {
-                    true => self.claims.set_number_link(*block, *devnum, devnode),
-                    false => self.claims.remove_number_link(*block, *devnum),
+                    true => self.claims.set_number_symlink(*block, *devnum, devnode),
+                    false => self.claims.remove_number_symlink(*block, *devnum),
                 };
                 result.map_or_else(
                     |error| {

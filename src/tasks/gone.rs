@@ -90,7 +90,7 @@ impl Stores {
             Ok(record) => {
                 let record = record.unwrap_or_default();
                 // Others may have removed the record, which knew of these.
-                let links = self.claims.links_beside(id, &record.links);
+                let links = self.claims.symlinks_beside(id, &record.links);
                 let tags = self.database.tags_beside(id, &record.tags);
                 rest.links = record.links.as_slice().iter().cloned().chain(links).collect();
                 rest.tags = record.tags.as_slice().iter().cloned().chain(tags).collect();
@@ -130,15 +130,15 @@ impl Stores {
         if let DeviceId::Net(ifindex) = id {
             links.forget(*ifindex);
         }
-        self.remove_number_link(id, *left);
+        self.remove_number_symlink(id, *left);
         Removed::Whole
     }
 
     /// Removes the symlink by number that a device has left.
-    pub fn remove_number_link(&mut self, id: &DeviceId, left: Left) {
+    pub fn remove_number_symlink(&mut self, id: &DeviceId, left: Left) {
         let removed = match id {
-            DeviceId::Block(number) => self.claims.remove_number_link(true, *number),
-            DeviceId::Char(number) => self.claims.remove_number_link(false, *number),
+            DeviceId::Block(number) => self.claims.remove_number_symlink(true, *number),
+            DeviceId::Char(number) => self.claims.remove_number_symlink(false, *number),
             DeviceId::Net(_) | DeviceId::Named { .. } => Ok(()),
         };
         if let Err(error) = removed {

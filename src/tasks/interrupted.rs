@@ -74,7 +74,7 @@ impl Stores {
             log::warn!("Cannot list the tag index: {error}");
             HashMap::new()
         });
-        let numbers = self.claims.number_links();
+        let numbers = self.claims.number_symlinks();
         let known = self.database.known();
         let ids: HashSet<&DeviceId> =
             known.chain(self.claims.claims().devices()).chain(indexed.keys()).chain(&numbers).collect();
@@ -128,7 +128,7 @@ impl Stores {
         }
         let has_number = matches!(id, DeviceId::Block(_) | DeviceId::Char(_));
         if has_number && record.is_none() && self.is_gone(links, id) {
-            self.remove_number_link(id, Left::IfGone);
+            self.remove_number_symlink(id, Left::IfGone);
         }
         let record = record.unwrap_or_default();
         let none = OrderedSet::default();

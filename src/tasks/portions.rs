@@ -12,7 +12,7 @@ use crate::model::effect::{Effect, Sticky};
 use crate::model::event::Title;
 use crate::model::need::{Fact, Need, PartsDone, Rest};
 use crate::model::{DeviceId, Event, LinkSet};
-use crate::world::claims_dir::LinkError;
+use crate::world::claims_dir::ClaimError;
 use bstr::BString;
 use std::io;
 use std::sync::Arc;
@@ -94,7 +94,7 @@ impl Stores {
     fn apply_claims(&mut self, owner: PartsOwner, release: &[BString], claim: &[BString]) {
         let PartsOwner { id, devnode, priority, title } = owner;
         let mut errors = self.claims.apply(id, devnode, priority, release, claim);
-        if errors.iter().any(LinkError::is_of_missing_folder) && self.mend_folders() {
+        if errors.iter().any(ClaimError::is_of_missing_folder) && self.mend_folders() {
             errors = self.claims.apply(id, devnode, priority, release, claim);
         }
         for error in errors {
@@ -136,7 +136,7 @@ impl Stores {
         let none = LinkSet::default();
         let (links, tags) = record.map_or((&none, &none), |record| (&record.links, &record.tags));
         if self.unfinished.ends_half_way(id) {
-            let links = self.claims.links_beside(id, links);
+            let links = self.claims.symlinks_beside(id, links);
             return Some(Rest { links, tags: self.database.tags_beside(id, tags) });
         }
         let has_many = record.is_none() && self.database.tag_count(id) > PORTION;

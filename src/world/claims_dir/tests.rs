@@ -1,5 +1,7 @@
 //! Claims and symlinks on the disk of a temporary tree.
 
+use super::super::Sysfs;
+use super::super::database::Records;
 use super::*;
 use crate::world::database::open_udev_dir;
 use crate::world::tree::Tree;
@@ -129,7 +131,7 @@ fn what_is_no_symlink_stays_and_the_other_links_are_made() {
     let mut dir = open(&tree);
     let links = ["file", "folder/in", "ok"].map(BString::from);
     let errors = dir.apply(&id(1), b"/dev/sd1", 0, &[], &links);
-    let occupied = |error: &LinkError| matches!(error.kind, LinkErrorKind::Occupied);
+    let occupied = |error: &ClaimError| matches!(error.kind, ClaimErrorKind::Occupied);
     assert_eq!((errors.len(), errors.iter().all(occupied)), (2, true), "{errors:?}");
     assert_eq!(tree.read("dev/file"), b"precious");
     assert_eq!(target(&tree, "dev/ok").as_deref(), Some("sd1"));
@@ -149,7 +151,7 @@ fn nothing_is_written_outside_dev() {
     assert_eq!(std::fs::read_dir(tree.path("outside")).unwrap().count(), 0);
     for devnode in ["/etc/passwd", "/dev/../etc/passwd", "sda", "/dev/"] {
         let errors = dir.apply(&id(1), devnode.as_bytes(), 0, &[], &["l".into()]);
-        assert!(matches!(errors[..], [LinkError { kind: LinkErrorKind::BadNode(_), .. }]), "{devnode}");
+        assert!(matches!(errors[..], [ClaimError { kind: ClaimErrorKind::BadNode(_), .. }]), "{devnode}");
     }
     assert_eq!(target(&tree, "dev/l"), None);
 }
@@ -175,11 +177,11 @@ fn number_links_come_and_go() {
     let dir = open(&tree);
     let number = DevNum { major: 8, minor: 1 };
     for _ in 0..2 {
-        dir.set_number_link(true, number, b"/dev/sd1").unwrap();
+        dir.set_number_symlink(true, number, b"/dev/sd1").unwrap();
         assert_eq!(target(&tree, "dev/block/8:1").as_deref(), Some("../sd1"));
     }
     for _ in 0..2 {
-        dir.remove_number_link(true, number).unwrap();
+        dir.remove_number_symlink(true, number).unwrap();
         assert_eq!(target(&tree, "dev/block/8:1"), None);
     }
 }
@@ -351,10 +353,10 @@ fn after_an_event_that_ended_half_way_nothing_of_it_is_kept() {
         claim(&mut dir, 1, 0, link);
     }
     claim(&mut dir, 2, 0, "a");
-    let beside = dir.links_beside(&id(1), &["a"].into_iter().collect());
+    let beside = dir.symlinks_beside(&id(1), &["a"].into_iter().collect());
     assert!(dir.apply(&id(1), b"/dev/sd1", 0, &beside, &[]).is_empty());
     assert_eq!(entries(&tree), ["a/b8:1>0:/dev/sd1", "a/b8:2>0:/dev/sd2"]);
-    let beside = dir.links_beside(&id(2), &LinkSet::default());
+    let beside = dir.symlinks_beside(&id(2), &LinkSet::default());
     assert!(dir.apply(&id(2), b"", 0, &beside, &[]).is_empty());
     assert_eq!(target(&tree, "dev/a").as_deref(), Some("sd1"));
     assert!(!tree.path("dev/b").exists());
@@ -365,7 +367,7 @@ fn number_links_are_listed_and_other_names_are_not() {
     let tree = tree();
     tree.link("dev/block/8:1", "../sd1").link("dev/char/x", "../y").link("dev/char/1:3", "../null");
     let dir = open(&tree);
-    assert_eq!(dir.number_links(), [id(1), DeviceId::Char(DevNum { major: 1, minor: 3 })]);
+    assert_eq!(dir.number_symlinks(), [id(1), DeviceId::Char(DevNum { major: 1, minor: 3 })]);
 }
 
 #[test]
