@@ -1,12 +1,15 @@
 //! Does what jobs want, with files, the link table and builtins. A job's [`Task`] is *tried*: the try gives the reply, or
-//! the first [`crate::model::need::Need`] that this layer cannot meet without waiting. The daemon, or the tool, meets the need and tries the
-//! task again with one [`crate::model::need::Fact`] more. So all waiting has one form, and a task that is dropped needs no undoing.
+//! the first need that this layer cannot meet without waiting. The daemon, or the tool, meets the need and tries the
+//! task again with one fact more ([`crate::model::need`]). So all waiting has one form, and a task that is dropped needs
+//! no undoing.
 //!
 //! * [`task`]: what a job wants; `attempt` tries it;
 //! * [`answers`] and [`attributes`] answer what rules ask, with [`slow`] and [`absent`], which learn of attributes;
-//! * [`effects`] performs, with `renames` (of interfaces), [`disk_locks`], [`portions`] (work of many parts) and [`turn`] (its time);
+//! * [`effects`] performs, with `renames` (of interfaces), [`disk_locks`], [`portions`] (work of many parts) and
+//!   [`turn`] (its time);
 //! * [`stores`] holds the stores that all of this reads and writes;
-//! * [`unfinished`], [`gone`], [`interrupted`] and [`follow_ups`] know what is left to do when no job asks for it.
+//! * [`unfinished`] (with `finishing`), [`gone`], [`interrupted`] and [`follow_ups`] know what is left to do when no job
+//!   asks for it.
 //!
 //! Must stay true: nothing in this layer waits. Every try begins the task anew, so a try changes something only in its last
 //! step, when it has all facts. An effect of many parts is different: its need says how many of them are done.
