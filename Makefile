@@ -31,11 +31,12 @@ demo: all ## what mudev does, on real devices in a private namespace, in under 3
 check: lint layers man test ## everything a change must pass: format, lint, layers, man pages, all tests
 	test/install.sh $(RELEASE)/mudev
 
-lint: tools ## format, clippy and what nobody uses, warnings are errors
+lint: tools ## format, clippy, what nobody uses and links of comments, warnings are errors
 	@test/need.sh rustfmt clippy
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 	CARGO="$(CARGO)" test/unused.sh
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --locked --no-deps --document-private-items
 
 layers: tools ## pure layers stay pure, unsafe stays in sys/, mio in daemon/, no circle of files
 	$(CARGO) test --locked --test layers

@@ -1,9 +1,13 @@
-//! The loop and its sources: reads inputs, drives the engine, has what it wants tried, and meets the needs.
+//! The daemon: one loop that reads what comes in, lets the engine decide, and does what it wants.
 //!
-//! * [`shell`]: the one owner and its loop; [`source`]: what the loop watches;
-//! * in: [`intake`] (events of the kernel or of a file), [`links`], [`control`], [`status`];
-//! * out: [`answer`] (what jobs want, [`crate::tasks`], and what they need for it), [`questions`], [`children`];
-//! * around: [`options`], [`passed`], [`readiness`], [`reload`], [`coldplug`], [`mend`], [`leftovers`], [`trace`], [`recorder`].
+//! * [`shell`] is the loop, by a table of parts ([`turn`]); `start` puts it together from [`options`];
+//! * [`work`] is the work on events: the engine and who meets the needs of its jobs ([`answer`], [`questions`]);
+//! * [`sources`] are read: uevents, links, children, clients;
+//! * [`upkeep`] is done beside events: rules, `/run/udev`, devices of which events were lost;
+//! * [`readiness`] tells who started us, [`recorder`] and [`trace`] keep what the engine was told, [`stats`] counts.
+//!
+//! Must stay true: no files in here name each other in a circle. Sources and upkeep know the work on events, which
+//! knows nothing of clients and upkeep but the mark of the queue and the end of leftovers; the loop knows all of them.
 
 pub mod answer;
 pub mod options;
