@@ -1,9 +1,11 @@
 //! The vectors of builtins.md section 7, on artificial trees.
 
 use super::super::machine::{Machine, property};
-use super::*;
+use super::found::PciAddress;
+use super::words::*;
 use crate::model::Action;
 use crate::rules::ask::BuiltinName;
+use bstr::ByteSlice;
 
 const HOST: &str = "/devices/pci0000:00";
 
