@@ -102,14 +102,15 @@ impl Trial {
         let resolve_names = resolve_names.unwrap_or(self.settings.resolve_names);
         let rules = reload::compile_all(&loaded.files, resolve_names, &Accounts::new(roots));
         let program = Programs::new(rules).for_event(&event);
-        let mut evaluation = Evaluation::start(program, event, self.config.clone());
+        let mut outcome = Outcome::new(event);
+        let mut evaluation = Evaluation::start(program, self.config.clone());
         loop {
-            let step = evaluation.run();
+            let step = evaluation.run(&mut outcome);
             for note in evaluation.take_notes() {
                 log::log!(note.level, "{}", note.text);
             }
-            let Halt::Ask(ask) = step else { return Ok(*evaluation.into_outcome()) };
-            let answer = self.answer(evaluation.event(), &ask)?;
+            let Halt::Ask(ask) = step else { return Ok(outcome) };
+            let answer = self.answer(&outcome.event, &ask)?;
             evaluation.answer(answer);
         }
     }

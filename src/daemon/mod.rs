@@ -9,7 +9,6 @@
 //! Must stay true: no files in here name each other in a circle. Sources and upkeep know the work on events, which
 //! knows nothing of clients and upkeep but the mark of the queue and the end of leftovers; the loop knows all of them.
 
-pub mod answer;
 pub mod options;
 pub mod questions;
 mod readiness;

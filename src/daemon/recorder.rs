@@ -5,7 +5,7 @@
 //! trace ends with one message, and the daemon goes on.
 
 use super::trace::{self, RuleText};
-use crate::engine::{EngineConfig, Input, JobId, Reply};
+use crate::engine::{EngineConfig, Input};
 use crate::helper::dying::Dying;
 use crate::helper::pool::Launcher;
 use crate::helper::writer::{self, Content};
@@ -145,11 +145,6 @@ impl Recorder {
         {
             self.line(&line);
         }
-    }
-
-    /// A reply that the engine had at once: in the trace, an input like those that come later.
-    pub fn record_reply(&mut self, job: JobId, reply: &Reply, now: Now) {
-        self.record(&reply.clone().into_input(job), now);
     }
 
     /// What was recorded so far is on its way to the file.

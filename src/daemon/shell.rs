@@ -247,7 +247,6 @@ impl Shell {
                 }
                 None => break,
             }
-            self.work.drain_replies();
         }
         self.work.go_on_with_one();
     }

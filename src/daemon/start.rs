@@ -385,7 +385,6 @@ fn assemble(
         settings: settings.clone(),
         engine: Engine::new(config, rules.current().clone()),
         inbox: VecDeque::new(),
-        replies: VecDeque::new(),
         facts: VecDeque::new(),
         resting: VecDeque::new(),
         resting_next: false,

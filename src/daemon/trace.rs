@@ -7,7 +7,7 @@
 //! Format: `{"us": <time in microseconds>, "<kind>": ...}`. Bytes that are UTF-8 are JSON strings, others
 //! arrays of numbers. The first line has the settings, each `rules` line the text of all rule files.
 
-use crate::engine::{Engine, EngineConfig, Input, JobId, Never};
+use crate::engine::{Engine, EngineConfig, Input, JobId, JobReply, Output};
 use crate::model::effect::Done;
 use crate::model::event::{OrderedSet, Tags};
 use crate::model::need::Exit;
@@ -76,12 +76,22 @@ pub fn replay(trace: &[u8], compile: &dyn Fn(&[RuleText]) -> Arc<RuleSet>) -> Re
             Line::Input(input, now) => (input, now),
         };
         let engine = engine.get_or_insert_with(|| Engine::new(config.clone(), Arc::default()));
-        engine.handle(input, now, &mut Never);
-        while let Some(output) = engine.poll_output() {
-            outputs.push(format!("{output:?}"));
-        }
+        outputs.extend(outputs_after(engine, input, now));
     }
     Ok(outputs)
+}
+
+/// What the engine wants after this input. Rules go on without a pause.
+fn outputs_after(engine: &mut Engine, input: Input, now: Now) -> Vec<String> {
+    engine.handle(input, now);
+    let mut outputs = Vec::new();
+    while let Some(output) = engine.poll(now) {
+        match output {
+            Output::Pause { .. } => engine.handle(Input::GoOn, now),
+            output => outputs.push(format!("{output:?}")),
+        }
+    }
+    outputs
 }
 
 /// The rules of a trace, for [`replay`]. Names of users and groups are those of this machine.
@@ -118,9 +128,11 @@ fn render(input: &Input) -> Option<Map<String, Value>> {
         Input::Start => json!({"start": true}),
         Input::GoOn => json!({"go_on": true}),
         Input::Uevent(uevent) => json!({"uevent": render_properties(&uevent.properties)}),
-        Input::Answer { job, answer } => json!({"job": job.0, "answer": render_answer(answer)}),
-        Input::Performed { job, done } => json!({"job": job.0, "done": render_done(done)}),
-        Input::Ran { job } => json!({"job": job.0, "ran": true}),
+        Input::Reply { job, reply: JobReply::Answer(answer) } => {
+            json!({"job": job.0, "answer": render_answer(answer)})
+        }
+        Input::Reply { job, reply: JobReply::Done(done) } => json!({"job": job.0, "done": render_done(done)}),
+        Input::Reply { job, reply: JobReply::Ran } => json!({"job": job.0, "ran": true}),
         Input::DiskMayBeFree { devpath } => json!({"disk_may_be_free": bytes(devpath.as_bstr())}),
         Input::StopQueue => json!({"stop_queue": true}),
         Input::StartQueue => json!({"start_queue": true}),
@@ -250,15 +262,15 @@ fn parse_input(value: &Value) -> Option<Input> {
             .collect();
         Input::Uevent(Uevent::from_lines(lines.iter().map(Vec::as_slice)).ok()?)
     } else if let Some(answer) = value.get("answer") {
-        Input::Answer { job: job()?, answer: parse_answer(answer)? }
+        Input::Reply { job: job()?, reply: JobReply::Answer(parse_answer(answer)?) }
     } else if let Some(done) = value.get("done") {
-        Input::Performed { job: job()?, done: parse_done(done)? }
+        Input::Reply { job: job()?, reply: JobReply::Done(parse_done(done)?) }
     } else if has("start") {
         Input::Start
     } else if has("go_on") {
         Input::GoOn
     } else if has("ran") {
-        Input::Ran { job: job()? }
+        Input::Reply { job: job()?, reply: JobReply::Ran }
     } else if let Some(devpath) = value.get("disk_may_be_free") {
         Input::DiskMayBeFree { devpath: parse_bytes(devpath)? }
     } else if has("stop_queue") {
@@ -366,8 +378,8 @@ mod tests {
 
     fn inputs() -> Vec<Input> {
         let job = JobId(3);
-        let answer = |answer| Input::Answer { job, answer };
-        let done = |done| Input::Performed { job, done };
+        let answer = |answer| Input::Reply { job, reply: JobReply::Answer(answer) };
+        let done = |done| Input::Reply { job, reply: JobReply::Done(done) };
         let lines = ["ACTION=add", "DEVPATH=/devices/x", "SUBSYSTEM=s", "SEQNUM=5", "A=b c"];
         let raw = BString::from(b"\xff\x00x".as_slice());
         let mut properties = Properties::new();
@@ -420,7 +432,7 @@ mod tests {
             done(Done::Record(Some(Arc::new(record)))),
             Input::Start,
             Input::GoOn,
-            Input::Ran { job },
+            Input::Reply { job, reply: JobReply::Ran },
             Input::DiskMayBeFree { devpath: "/devices/x".into() },
             Input::StopQueue,
             Input::StartQueue,
@@ -449,10 +461,7 @@ mod tests {
         for (n, input) in [inputs().remove(0), Input::StopQueue, Input::Tick].into_iter().enumerate() {
             let now = Now::after_boot(Duration::from_micros(n as u64));
             lines.extend(render_input(&input, now));
-            engine.handle(input, now, &mut Never);
-            while let Some(output) = engine.poll_output() {
-                expected.push(format!("{output:?}"));
-            }
+            expected.extend(outputs_after(&mut engine, input, now));
         }
         let trace: String = lines.iter().map(|line| format!("{line}\n")).collect();
         let seen = std::cell::RefCell::new(Vec::new());

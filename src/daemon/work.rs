@@ -4,7 +4,6 @@
 //! Must stay true: nothing here waits; every ask and effect of the engine is replied to by an [`Input`], now or later.
 //! What serves the work from outside (clients, upkeep) gets it as an argument; it knows nothing of them.
 
-use super::answer::Here;
 use super::questions::Questions;
 use super::recorder::Recorder;
 use super::sources::children::{self, Budget, Children, Finished, Purpose, Wanted};
@@ -14,16 +13,15 @@ use super::sources::source::Sources;
 use super::stats::Stats;
 use super::upkeep::leftovers::Leftovers;
 use super::upkeep::queue_file::QueueFile;
-use crate::engine::{Engine, Input, JobId, Output};
+use crate::engine::{Engine, Input, JobId, JobReply, Notice, Output};
 use crate::helper::pool::{Order, Pool};
 use crate::links;
-use crate::model::effect::Effect;
 use crate::model::need::{Fact, Need};
 use crate::model::operation::{Operation, OperationReply};
 use crate::model::{Errno, IfIndex, Now};
 use crate::sys::clock::monotonic;
 use crate::sys::process;
-use crate::tasks::{Pending, Stores, Task};
+use crate::tasks::{Pending, Stores};
 use crate::world::config::{self, Settings};
 use crate::world::{Roots, Sysfs};
 use bstr::{BStr, BString};
@@ -61,9 +59,7 @@ pub struct Work {
     pub engine: Engine,
     /// What came from outside and the engine gets next.
     pub inbox: VecDeque<Input>,
-    /// Answers to what the engine wants.
-    pub replies: VecDeque<Input>,
-    /// What tasks have waited for.
+    /// What requests of jobs have waited for.
     pub facts: VecDeque<(JobId, Fact)>,
     /// Jobs whose effect of many parts has paused, in the order of their turns.
     pub resting: VecDeque<(JobId, Fact)>,
@@ -78,7 +74,7 @@ pub struct Work {
     pub queue_file: QueueFile,
     pub recorder: Option<Recorder>,
     pub stats: Stats,
-    /// What tasks are done with.
+    /// What requests of jobs are done with.
     pub stores: Stores,
     /// What helpers are asked that several jobs want to know.
     pub questions: Questions,
@@ -101,7 +97,7 @@ pub struct ReadUevents {
 impl Work {
     /// All that came in was handled.
     pub fn is_through(&self) -> bool {
-        self.inbox.is_empty() && self.replies.is_empty() && self.facts.is_empty() && self.resting.is_empty()
+        self.inbox.is_empty() && self.facts.is_empty() && self.resting.is_empty()
     }
 
     /// Nothing is queued, running or under way.
@@ -111,32 +107,58 @@ impl Work {
 
     /// One input to the engine, and what it wants then.
     pub fn input(&mut self, input: Input) {
+        self.stores.turn.begin(self.now);
+        self.give(input);
+        self.serve_all();
+    }
+
+    /// One input to the engine.
+    fn give(&mut self, input: Input) {
         if let Some(recorder) = &mut self.recorder {
             recorder.record(&input, self.now);
         }
         self.stats.inputs += 1;
-        self.stores.turn.begin(self.now);
-        let mut here = Here {
-            stores: &mut self.stores,
-            links: &mut self.links.exchange.table,
-            recorder: self.recorder.as_mut(),
-            levels: &self.job_levels,
-            now: self.now,
-            needs: Vec::new(),
-        };
         if matches!(&input, Input::Uevent(uevent) if uevent.subsystem == "bus") {
-            here.stores.answers.attributes.forget_buses();
+            self.stores.answers.attributes.forget_buses();
         }
-        self.engine.handle(input, self.now, &mut here);
-        for (job, need) in here.needs {
-            self.meet(job, need);
-        }
-        while let Some(output) = self.engine.poll_output() {
-            self.on_output(output);
-        }
+        self.engine.handle(input, self.now);
+    }
+
+    /// Does what the engine wants, until it wants nothing more.
+    fn serve_all(&mut self) {
+        while self.serve_one() {}
         // What could not even be started is over at once.
         if self.children.has_finished() {
             self.take_finished();
+        }
+    }
+
+    /// Does the next thing that the engine wants; false if there is nothing.
+    fn serve_one(&mut self) -> bool {
+        match self.engine.poll(self.now) {
+            None => return false,
+            Some(Output::Request { job, event, request }) => {
+                let usual = self.job_levels.get(&job).map(|level| set_level(*level));
+                let tried = self.stores.attempt(&mut self.links.exchange.table, job, event, request, &[]);
+                self.settle(job, tried, Pending::default());
+                usual.map(set_level);
+            }
+            Some(Output::Pause { .. }) if self.stores.turn.has_time() => self.give(Input::GoOn),
+            Some(Output::Pause { .. }) => {}
+            Some(Output::Notice(notice)) => self.take_notice(notice),
+        }
+        true
+    }
+
+    fn take_notice(&mut self, notice: Notice) {
+        match notice {
+            Notice::Busy(busy) => {
+                self.leftovers.set_busy(busy, self.now);
+                self.mark_queue();
+            }
+            Notice::LogLevel { job, level: Some(level) } => drop(self.job_levels.insert(job, level)),
+            Notice::LogLevel { job, level: None } => drop(self.job_levels.remove(&job)),
+            Notice::Log { level, text } => log::log!(level, "{text}"),
         }
     }
 
@@ -169,45 +191,6 @@ impl Work {
             Some((job, fact)) => self.learn(job, fact),
             None => self.input(Input::GoOn),
         }
-        self.drain_replies();
-    }
-
-    /// Answers that needed no waiting, and what they lead to.
-    pub fn drain_replies(&mut self) {
-        while let Some(reply) = self.replies.pop_front() {
-            self.input(reply);
-        }
-    }
-
-    fn on_output(&mut self, output: Output) {
-        if self.job_levels.is_empty() {
-            return self.do_output(output);
-        }
-        let job = output.job();
-        let is_last = matches!(&output, Output::Perform { effect: Effect::Announce { .. }, .. });
-        let level = job.and_then(|job| self.job_levels.get(&job).copied());
-        let usual = log::max_level();
-        log::set_max_level(level.unwrap_or(usual));
-        self.do_output(output);
-        log::set_max_level(usual);
-        if let Some(job) = job.filter(|_| is_last) {
-            self.job_levels.remove(&job);
-        }
-    }
-
-    fn do_output(&mut self, output: Output) {
-        match output {
-            Output::Ask { job, ask } => self.begin(job, Task::Ask(ask)),
-            Output::Perform { job, effect } => self.begin(job, Task::Effect(effect)),
-            Output::Run { job, item } => self.begin(job, Task::Run(item)),
-            Output::Busy(busy) => {
-                self.leftovers.set_busy(busy, self.now);
-                self.mark_queue();
-            }
-            Output::LogLevel { job, level: Some(level) } => drop(self.job_levels.insert(job, level)),
-            Output::LogLevel { job, level: None } => drop(self.job_levels.remove(&job)),
-            Output::Log { level, text } => log::log!(level, "{text}"),
-        }
     }
 
     /// The file that `settle` looks at.
@@ -215,22 +198,17 @@ impl Work {
         self.queue_file.set(!self.engine.is_idle() || self.stores.follow_ups.oldest().is_some());
     }
 
-    /// A request of a job; the reply goes to the replies, now or later.
-    pub fn begin(&mut self, job: JobId, task: Task) {
-        self.attempt(job, Pending { task, facts: Vec::new() });
-    }
-
-    /// The table was told of the link that this job's task waits for, or will not be.
+    /// The table was told of the link that this job waits for, or will not be.
     pub fn link_is_known(&mut self, job: JobId) {
         self.facts.push_back((job, Fact::Link));
     }
 
-    /// The table has caught up with the uevents: this job's task may ask it.
+    /// The table has caught up with the uevents: this job may ask it.
     pub fn links_are_read(&mut self, job: JobId) {
         self.facts.push_back((job, Fact::LinksRead));
     }
 
-    /// A helper has done what this job's task wanted, and has perhaps opened something for it.
+    /// A helper has done what this job wanted, and has perhaps opened something for it.
     pub fn helper_replied(&mut self, job: JobId, reply: OperationReply, file: Option<OwnedFd>) {
         if let Some(file) = file {
             self.stores.locks.pass(job, file);
@@ -238,14 +216,14 @@ impl Work {
         self.facts.push_back((job, Fact::Helper(reply)));
     }
 
-    /// The request helper has told the driver that this job's task wanted.
+    /// The request helper has told the driver that this job wanted.
     pub fn driver_is_known(&mut self, job: JobId, driver: Result<BString, Errno>) {
         self.facts.push_back((job, Fact::Driver(driver)));
         let waiting = self.questions.end(job);
         self.facts.extend(waiting.into_iter().map(|job| (job, Fact::Asked)));
     }
 
-    /// The kernel has answered a request of this job's task.
+    /// The kernel has answered a request of this job.
     pub fn rtnl_replied(&mut self, job: JobId, reply: links::Reply) {
         if let (Err(errno), false) = (reply.result, reply.text.is_empty()) {
             log::debug!("The kernel says: {}: {errno}", reply.text);
@@ -262,7 +240,7 @@ impl Work {
         self.facts.push_back((job, Fact::Exit(exit)));
     }
 
-    /// Tries the task of a job again with one fact more. Where there is no such job any more, a disk that was opened for
+    /// Tries the request of a job again with one fact more. Where there is no such job any more, a disk that was opened for
     /// it is closed by a helper.
     pub fn learn(&mut self, job: JobId, fact: Fact) {
         self.stores.turn.begin(self.now);
@@ -276,14 +254,29 @@ impl Work {
         if let Some(mut pending) = self.stores.pending.remove(&job) {
             pending.learn(fact);
             self.attempt(job, pending);
+            self.serve_all();
         }
     }
 
+    /// Tries again what a job wants.
     fn attempt(&mut self, job: JobId, pending: Pending) {
-        let Some(event) = self.engine.event(job) else { return };
-        let Pending { task, facts } = &pending;
-        match self.stores.attempt(&mut self.links.exchange.table, job, event, task, facts) {
-            Ok(reply) => self.replies.push_back(reply.into_input(job)),
+        let Some((event, request)) = self.engine.request(job) else { return };
+        let usual = self.job_levels.get(&job).map(|level| set_level(*level));
+        let tried = self.stores.attempt(&mut self.links.exchange.table, job, event, request, &pending.facts);
+        self.settle(job, tried, pending);
+        usual.map(set_level);
+    }
+
+    /// What a try has given: the reply is the engine's next input, a need is met first.
+    fn settle(&mut self, job: JobId, tried: Result<JobReply, Need>, pending: Pending) {
+        match tried {
+            Ok(reply) => {
+                if let Some(recorder) = &mut self.recorder {
+                    recorder.record(&Input::Reply { job, reply: reply.clone() }, self.now);
+                }
+                self.stats.inputs += 1;
+                self.engine.reply(job, reply, self.now);
+            }
             Err(need) => {
                 self.stores.pending.insert(job, pending);
                 self.meet(job, need);
@@ -291,7 +284,7 @@ impl Work {
         }
     }
 
-    pub fn meet(&mut self, job: JobId, need: Need) {
+    fn meet(&mut self, job: JobId, need: Need) {
         match need {
             Need::LinksRead => self.links.park_until_read(job),
             Need::Link(ifindex) => self.park_for_link(job, ifindex),
@@ -330,7 +323,7 @@ impl Work {
     }
 
     /// Starts a program for a job, in its environment and within its time; its end goes to
-    /// `program_ended` of [`super::answer`].
+    /// [`Work::program_ended`].
     pub fn run_program(&mut self, job: JobId, purpose: Purpose, command: &BStr) {
         let Some(event) = self.engine.event(job) else { return };
         let env = children::environment(event, &self.globals);
@@ -357,7 +350,7 @@ impl Work {
         self.helpers.request(caller, order, deadline, self.now, &self.sources);
     }
 
-    /// Has a job told (`link_is_known` of [`super::answer`]) when the table knows this link, or knows
+    /// Has a job told ([`Work::link_is_known`]) when the table knows this link, or knows
     /// that it is not there.
     pub fn park_for_link(&mut self, job: JobId, ifindex: IfIndex) {
         self.links.park(job, ifindex, self.now);
@@ -368,8 +361,8 @@ impl Work {
         self.links.refresh(job, ifindex, statistics, self.now);
     }
 
-    /// Sends an rtnetlink request for a job. The reply goes to `rtnl_replied` or `driver_is_known` of
-    /// [`super::answer`], as `what` says.
+    /// Sends an rtnetlink request for a job. The reply goes to [`Work::rtnl_replied`] or
+    /// [`Work::driver_is_known`], as `what` says.
     pub fn request_rtnl(&mut self, job: JobId, what: fn(JobId) -> RtnlFor, request: Vec<u8>) {
         let started = self.engine.job_started(job).unwrap_or(self.now);
         let deadline = started + self.settings.event_timeout;
@@ -435,6 +428,13 @@ impl Work {
     pub fn syspath(&self, devpath: &[u8]) -> BString {
         self.sysfs.path(devpath).into_os_string().into_encoded_bytes().into()
     }
+}
+
+/// Sets the level of the log, and returns that of before.
+fn set_level(level: LevelFilter) -> LevelFilter {
+    let before = log::max_level();
+    log::set_max_level(level);
+    before
 }
 
 /// Programs at one time under these settings.

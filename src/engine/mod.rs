@@ -1,143 +1,30 @@
 //! The logic, without I/O: which event may run now ([`queue`]), what comes next in it ([`job`]).
 //!
-//! Contract: after every [`Engine::handle`], drain [`Engine::poll_output`] until None before the
-//! next input; while [`Engine::can_start`] or [`Engine::can_go_on`], give [`Input::Start`] or [`Input::GoOn`]
-//! sooner or later; every [`Output::Ask`],
-//! [`Output::Perform`] and [`Output::Run`] is replied to exactly once, at once or later; wake up at
-//! [`Engine::poll_timeout`] with [`Input::Tick`].
+//! Contract: after every [`Engine::handle`], take outputs with [`Engine::poll`] until there is none. A reply that needs
+//! no waiting is the next input at once, before the next output; all other inputs come when there is no output left.
+//! While [`Engine::can_start`] or [`Engine::can_go_on`], give [`Input::Start`] or [`Input::GoOn`] sooner or later. Every
+//! [`Output::Request`] is replied to exactly once. Wake up at [`Engine::poll_timeout`] with [`Input::Tick`].
 //!
-//! Most requests need no waiting. So that these cost no trip through the loop, [`Engine::handle`] is lent
-//! somebody who may reply [`AtOnce`]; with [`Never`] all of them come out. The engine decides the same in
-//! both cases.
+//! Must stay true: the engine decides the same whether a reply comes at once or later, for a job stands still meanwhile.
 
 pub mod job;
+pub mod messages;
 pub mod queue;
 
 use crate::model::device::lies_in;
-use crate::model::effect::{Done, Effect};
 use crate::model::fnv::BuildFnv;
 use crate::model::{DeviceId, Event, Now, Properties, SeqNum, Uevent};
 use crate::rules::eval::EvalConfig;
-use crate::rules::outcome::RunItem;
 use crate::rules::program::RuleSet;
 use crate::rules::skip::Programs;
-use crate::rules::{Answer, Ask};
 use bstr::BString;
-pub use job::Reply;
-use job::{Job, RulesContext, Step};
-use queue::{Inserted, Queue};
+pub use job::JobStatus;
+use job::{Job, JobStep};
+pub use messages::{Input, JobId, JobReply, JobRequest, Notice, Output};
+use queue::{Inserted, Queue, QueuedId};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Names one job for its whole life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct JobId(pub u64);
-
-/// What the outside tells the engine.
-#[derive(Clone, Debug)]
-pub enum Input {
-    /// It is queued; [`Input::Start`] starts it.
-    Uevent(Uevent),
-    /// The outside has nothing better to do: start one event that may run.
-    Start,
-    /// The turn comes to a job whose rules have paused: the one that waits longest goes on.
-    GoOn,
-    /// To an [`Output::Ask`].
-    Answer {
-        job: JobId,
-        answer: Answer,
-    },
-    /// To an [`Output::Perform`].
-    Performed {
-        job: JobId,
-        done: Done,
-    },
-    /// To an [`Output::Run`]; failures are logged by who runs.
-    Ran {
-        job: JobId,
-    },
-    /// Something was closed on this disk or partition: events that wait for the disk's lock are tried again.
-    DiskMayBeFree {
-        devpath: BString,
-    },
-    Rules(Arc<RuleSet>),
-    StopQueue,
-    StartQueue,
-    /// Global property; an empty value unsets it.
-    SetGlobal {
-        name: BString,
-        value: BString,
-    },
-    /// Finish running jobs, start no others.
-    Exit,
-    /// Time went on.
-    Tick,
-}
-
-/// What the engine wants.
-#[derive(Clone, Debug)]
-pub enum Output {
-    /// A question of the rules; the context is [`Engine::event`].
-    Ask { job: JobId, ask: Ask },
-    /// An effect, to be performed in the order they come out.
-    Perform { job: JobId, effect: Effect },
-    /// An entry of the RUN list: run it, then reply [`Input::Ran`].
-    Run { job: JobId, item: RunItem },
-    /// The queue became busy (true) or idle (false): `/run/udev/queue`.
-    Busy(bool),
-    /// Log level for the rest of this event; None: the daemon's.
-    LogLevel { job: JobId, level: Option<log::LevelFilter> },
-    /// A line for the administrator, SEQNUM and devpath included.
-    Log { level: log::Level, text: String },
-}
-
-impl Output {
-    /// The job whose request this is; None if nobody waits for a reply.
-    pub fn job(&self) -> Option<JobId> {
-        match self {
-            Output::Ask { job, .. } | Output::Perform { job, .. } | Output::Run { job, .. } => Some(*job),
-            Output::Busy(_) | Output::LogLevel { .. } | Output::Log { .. } => None,
-        }
-    }
-}
-
-/// What became of a request that could be had at once.
-#[derive(Debug)]
-pub enum Tried<R> {
-    Replied(Reply),
-    /// It was taken, and the reply comes as an [`Input`].
-    Taken,
-    /// It comes out as an output.
-    Refused(R),
-}
-
-/// Replies to requests within [`Engine::handle`].
-pub trait AtOnce {
-    /// Tries a question of a job's rules; `event` is what [`Engine::event`] would say.
-    fn answer(&mut self, job: JobId, event: &Event, ask: &Ask) -> Tried<()>;
-
-    /// Tries another request, in the same way.
-    fn attempt(&mut self, event: &Event, request: Output) -> Tried<Output>;
-
-    /// Whether rules that have worked for a while may go on; if not, the job pauses until [`Input::GoOn`].
-    fn has_time(&mut self) -> bool {
-        true
-    }
-}
-
-/// Nobody replies at once.
-pub struct Never;
-
-impl AtOnce for Never {
-    fn answer(&mut self, _job: JobId, _event: &Event, _ask: &Ask) -> Tried<()> {
-        Tried::Refused(())
-    }
-
-    fn attempt(&mut self, _event: &Event, request: Output) -> Tried<Output> {
-        Tried::Refused(request)
-    }
-}
 
 /// Settings that change how events are handled.
 #[derive(Clone, Debug)]
@@ -166,21 +53,6 @@ impl Default for EngineConfig {
     }
 }
 
-/// Where a job stands, for `status`.
-#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct JobStatus {
-    pub job: u64,
-    pub seqnum: u64,
-    pub action: String,
-    pub devpath: String,
-    /// Name of the phase, `rules`, `run`, `lock`, ...
-    pub phase: String,
-    /// What it waits for, empty if it does not.
-    pub waits_for: String,
-    /// Since when, seconds of CLOCK_MONOTONIC.
-    pub since: f64,
-}
-
 /// What was done since the start, for `status`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Counters {
@@ -191,23 +63,22 @@ pub struct Counters {
     pub duplicates: u64,
 }
 
-/// How far a job came.
-enum Progress {
-    Stands,
-    Ended,
-}
-
 /// See the module.
 pub struct Engine {
     config: EngineConfig,
     programs: Programs,
     globals: Arc<Properties>,
     queue: Queue,
+    /// The job that goes on; it stays here as long as it is replied to at once.
+    current: Option<Job>,
+    /// All others.
     jobs: HashMap<JobId, Box<Job>, BuildFnv>,
     timers: BTreeSet<(Now, JobId)>,
     /// Jobs whose rules have paused, in the order of their turns.
     paused: VecDeque<JobId>,
-    outputs: VecDeque<Output>,
+    /// The last output said that the rules of the current job pause.
+    is_pausing: bool,
+    notices: VecDeque<Notice>,
     counters: Counters,
     next_job: u64,
     /// The highest SEQNUM that came in.
@@ -229,10 +100,12 @@ impl Engine {
             globals: Arc::default(),
             queue: Queue::new(config.coalesce_above),
             config,
+            current: None,
             jobs: HashMap::default(),
             timers: BTreeSet::new(),
             paused: VecDeque::new(),
-            outputs: VecDeque::new(),
+            is_pausing: false,
+            notices: VecDeque::new(),
             counters: Counters::default(),
             next_job: 1,
             newest: None,
@@ -248,18 +121,12 @@ impl Engine {
     }
 
     /// Takes one input.
-    pub fn handle(&mut self, input: Input, now: Now, at_once: &mut dyn AtOnce) {
+    pub fn handle(&mut self, input: Input, now: Now) {
         match input {
             Input::Uevent(uevent) => self.insert(uevent, now),
-            Input::Start => self.start_one(now, at_once),
-            Input::GoOn => {
-                if let Some(id) = self.paused.pop_front() {
-                    self.drive(id, now, at_once);
-                }
-            }
-            Input::Answer { job, answer } => self.reply(job, Reply::Answer(answer), now, at_once),
-            Input::Performed { job, done } => self.reply(job, Reply::Done(done), now, at_once),
-            Input::Ran { job } => self.reply(job, Reply::Ran, now, at_once),
+            Input::Start => self.start_one(now),
+            Input::GoOn => self.go_on(),
+            Input::Reply { job, reply } => self.reply(job, reply, now),
             Input::DiskMayBeFree { devpath } => self.retry_locks(&devpath, now),
             Input::Rules(rules) => self.programs = Programs::new(rules),
             Input::StopQueue => self.stopped = true,
@@ -268,13 +135,35 @@ impl Engine {
             Input::Exit => self.exit(),
             Input::Tick => {}
         }
-        self.wake(now, at_once);
-        self.tell_busy();
     }
 
-    /// The next thing to do; None when all is drained.
-    pub fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+    /// The next thing to do; None when there is nothing more.
+    pub fn poll(&mut self, now: Now) -> Option<Output<'_>> {
+        if std::mem::take(&mut self.is_pausing) {
+            self.paused.extend(self.current.as_ref().map(|job| job.id));
+            self.put_aside();
+        }
+        loop {
+            if let Some(notice) = self.notices.pop_front() {
+                return Some(Output::Notice(notice));
+            }
+            if self.current.is_none() && !self.wake(now) {
+                return self.tell_busy();
+            }
+            if self.advance(now) {
+                let job = self.current.as_ref()?;
+                return Some(match job.request() {
+                    Some(request) => Output::Request { job: job.id, event: job.event(), request },
+                    None => Output::Pause { job: job.id },
+                });
+            }
+        }
+    }
+
+    /// What a job waits for a reply to, with its event.
+    pub fn request(&self, job: JobId) -> Option<(&Event, JobRequest<'_>)> {
+        let job = self.job(job)?;
+        Some((job.event(), job.request()?))
     }
 
     /// When to come back with [`Input::Tick`] at the latest.
@@ -284,12 +173,23 @@ impl Engine {
 
     /// The event of a running job: what children get as environment, what builtins read.
     pub fn event(&self, job: JobId) -> Option<&Event> {
-        self.jobs.get(&job).map(|j| j.event())
+        self.job(job).map(|j| j.event())
     }
 
     /// When work on a job began: the time budget of its programs counts from here.
     pub fn job_started(&self, job: JobId) -> Option<Now> {
-        self.jobs.get(&job).map(|j| j.started)
+        self.job(job).map(|j| j.started)
+    }
+
+    fn job(&self, id: JobId) -> Option<&Job> {
+        match &self.current {
+            Some(job) if job.id == id => Some(job),
+            _ => self.jobs.get(&id).map(|job| &**job),
+        }
+    }
+
+    fn all_jobs(&self) -> impl Iterator<Item = &Job> {
+        self.jobs.values().map(|job| &**job).chain(&self.current)
     }
 
     /// Number of events waiting and running.
@@ -316,12 +216,12 @@ impl Engine {
     /// Whether an event of this device waits or runs.
     pub fn has_event_of(&self, id: &DeviceId) -> bool {
         self.queue.may_have_event_of(id)
-            && (self.jobs.values().any(|job| job.is_of(id)) || self.queue.has_waiting_event_of(id))
+            && (self.all_jobs().any(|job| job.device_id() == Some(id)) || self.queue.has_waiting_event_of(id))
     }
 
     /// Devices of which events wait or run; looks at all of them.
     pub fn devices(&self) -> Vec<DeviceId> {
-        let running = self.jobs.values().filter_map(|job| job.device_id().cloned());
+        let running = self.all_jobs().filter_map(|job| job.device_id().cloned());
         running.chain(self.queue.waiting_devices()).collect()
     }
 
@@ -332,24 +232,24 @@ impl Engine {
 
     /// Running jobs in the order they started.
     pub fn status(&self) -> Vec<JobStatus> {
-        let mut jobs: Vec<JobStatus> = self.jobs.values().map(|j| j.status()).collect();
+        let mut jobs: Vec<JobStatus> = self.all_jobs().map(|j| j.status()).collect();
         jobs.sort_by_key(|j| j.job);
         jobs
     }
 
     /// No event waits or runs.
     pub fn is_idle(&self) -> bool {
-        self.queue.waiting() == 0 && self.jobs.is_empty()
+        self.queue.waiting() == 0 && self.under_way() == 0
     }
 
     /// Jobs that have begun and not ended.
     pub fn under_way(&self) -> usize {
-        self.jobs.len()
+        self.jobs.len() + usize::from(self.current.is_some())
     }
 
     /// After [`Input::Exit`]: all that had begun has ended.
     pub fn has_exited(&self) -> bool {
-        self.exiting && self.jobs.is_empty() && self.outputs.is_empty()
+        self.exiting && self.under_way() == 0 && self.notices.is_empty()
     }
 
     fn insert(&mut self, uevent: Uevent, now: Now) {
@@ -395,11 +295,13 @@ impl Engine {
         }
     }
 
-    fn wake(&mut self, now: Now, at_once: &mut dyn AtOnce) {
-        while let Some(&(at, id)) = self.timers.first().filter(|&&(at, _)| at <= now) {
-            self.timers.remove(&(at, id));
-            self.drive(id, now, at_once);
+    /// Makes a job current whose time has come; false if there is none.
+    fn wake(&mut self, now: Now) -> bool {
+        while self.current.is_none() && self.timers.first().is_some_and(|&(at, _)| at <= now) {
+            let Some((_, id)) = self.timers.pop_first() else { break };
+            self.current = self.jobs.remove(&id).map(|job| *job);
         }
+        self.current.is_some()
     }
 
     /// Whether [`Input::Start`] would start an event.
@@ -412,117 +314,104 @@ impl Engine {
         !self.paused.is_empty()
     }
 
-    fn start_one(&mut self, now: Now, at_once: &mut dyn AtOnce) {
+    fn start_one(&mut self, now: Now) {
         if !self.can_start() {
             return;
         }
         let Some(ready) = self.queue.take_ready() else { return };
         let id = JobId(self.next_job);
         self.next_job += 1;
-        let mut job = Job::new(id, ready, now);
-        // Most jobs end here and are never looked up.
-        match self.advance(&mut job, now, at_once) {
-            Progress::Stands => drop(self.jobs.insert(id, Box::new(job))),
-            Progress::Ended => self.ended(&job),
+        self.put_aside();
+        self.current = Some(Job::new(id, ready, now));
+    }
+
+    /// The same as [`Engine::handle`] with [`Input::Reply`], for replies that come at once, which are many.
+    pub fn reply(&mut self, id: JobId, reply: JobReply, now: Now) {
+        self.take_up(id);
+        if let Some(job) = &mut self.current {
+            self.notices.extend(job.reply(reply, now));
         }
     }
 
-    fn reply(&mut self, id: JobId, reply: Reply, now: Now, at_once: &mut dyn AtOnce) {
-        let Some(mut job) = self.jobs.remove(&id) else { return };
-        self.outputs.extend(job.reply(reply, now));
-        self.go_on(job, now, at_once);
-    }
-
-    fn drive(&mut self, id: JobId, now: Now, at_once: &mut dyn AtOnce) {
-        if let Some(job) = self.jobs.remove(&id) {
-            self.go_on(job, now, at_once);
+    fn go_on(&mut self) {
+        if !std::mem::take(&mut self.is_pausing)
+            && let Some(id) = self.paused.pop_front()
+        {
+            self.take_up(id);
         }
     }
 
-    fn go_on(&mut self, mut job: Box<Job>, now: Now, at_once: &mut dyn AtOnce) {
-        match self.advance(&mut job, now, at_once) {
-            Progress::Stands => drop(self.jobs.insert(job.id, job)),
-            Progress::Ended => self.ended(&job),
+    /// Makes this job the current one, if there still is such a job.
+    fn take_up(&mut self, id: JobId) {
+        if self.current.as_ref().is_none_or(|job| job.id != id) {
+            self.put_aside();
+            self.current = self.jobs.remove(&id).map(|job| *job);
         }
     }
 
-    /// Goes on with a job as far as it can go.
-    fn advance(&mut self, job: &mut Job, now: Now, at_once: &mut dyn AtOnce) -> Progress {
+    fn put_aside(&mut self) {
+        if let Some(job) = self.current.take() {
+            self.jobs.insert(job.id, Box::new(job));
+        }
+    }
+
+    /// Goes on with the current job. True if it has a request or pauses; false if there is something to tell first, or
+    /// if another job may be current now.
+    fn advance(&mut self, now: Now) -> bool {
         loop {
-            let tried = match job.step(&self.config, now) {
-                Step::Ask => self.try_question(job, at_once),
-                // What was put out before comes first.
-                Step::Request(request) if !self.outputs.is_empty() => Tried::Refused(request),
-                Step::Request(request) => at_once.attempt(job.event(), request),
-                Step::Tell(outputs) => {
-                    self.outputs.extend(outputs);
-                    continue;
+            let Some(job) = &mut self.current else { return false };
+            match job.step(&self.config, now) {
+                JobStep::Request => return true,
+                JobStep::Pause => {
+                    self.is_pausing = true;
+                    return true;
                 }
-                Step::WaitUntil(at) => {
+                JobStep::Tell(notices) => {
+                    self.notices.extend(notices);
+                    return false;
+                }
+                JobStep::WaitUntil(at) => {
                     self.timers.insert((at, job.id));
-                    return Progress::Stands;
+                    self.put_aside();
+                    return false;
                 }
-                Step::Pause if at_once.has_time() => continue,
-                Step::Pause => {
-                    self.paused.push_back(job.id);
-                    return Progress::Stands;
+                JobStep::Waiting => {
+                    self.put_aside();
+                    return false;
                 }
-                Step::Waiting => return Progress::Stands,
-                Step::WantRules => {
-                    job.give_rules(RulesContext {
-                        program: self.programs.for_event(job.event()),
-                        config: EvalConfig {
-                            globals: self.globals.clone(),
-                            strict_names: self.config.strict_names,
-                            in_initrd: self.config.in_initrd,
-                        },
-                    });
-                    continue;
+                JobStep::WantRules => {
+                    let config = EvalConfig {
+                        globals: self.globals.clone(),
+                        strict_names: self.config.strict_names,
+                        in_initrd: self.config.in_initrd,
+                    };
+                    job.give_rules(self.programs.for_event(job.event()), config);
                 }
-                Step::Finished => return Progress::Ended,
-            };
-            match tried {
-                Tried::Replied(reply) => self.outputs.extend(job.reply(reply, now)),
-                Tried::Taken => return Progress::Stands,
-                Tried::Refused(request) => {
-                    self.outputs.push_back(request);
-                    return Progress::Stands;
+                JobStep::Finished => {
+                    let queued = job.queued;
+                    self.current = None;
+                    self.ended(queued);
+                    return false;
                 }
             }
         }
     }
 
-    /// The question is copied only when it comes out.
-    fn try_question(&self, job: &Job, at_once: &mut dyn AtOnce) -> Tried<Output> {
-        let Some(ask) = job.asked() else { return Tried::Taken };
-        let tried = match self.outputs.is_empty() {
-            true => at_once.answer(job.id, job.event(), ask),
-            false => Tried::Refused(()),
-        };
-        match tried {
-            Tried::Replied(reply) => Tried::Replied(reply),
-            Tried::Taken => Tried::Taken,
-            Tried::Refused(()) => Tried::Refused(Output::Ask { job: job.id, ask: ask.clone() }),
-        }
-    }
-
     fn end(&mut self, id: JobId) {
         if let Some(job) = self.jobs.remove(&id) {
-            self.ended(&job);
+            self.ended(job.queued);
         }
     }
 
-    fn ended(&mut self, job: &Job) {
-        self.queue.finish(job.entry);
+    fn ended(&mut self, queued: QueuedId) {
+        self.queue.finish(queued);
         self.counters.finished += 1;
     }
 
-    fn tell_busy(&mut self) {
+    fn tell_busy(&mut self) -> Option<Output<'_>> {
         let busy = !self.is_idle();
-        if busy != self.busy {
-            self.busy = busy;
-            self.outputs.push_back(Output::Busy(busy));
-        }
+        let changed = std::mem::replace(&mut self.busy, busy) != busy;
+        changed.then_some(Output::Notice(Notice::Busy(busy)))
     }
 }
 

@@ -21,7 +21,7 @@ use std::hash::Hasher;
 
 /// Names an entry for its whole life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct EntryId(u32);
+pub struct QueuedId(u32);
 
 /// A uevent that an entry has swallowed; its SYNTH_UUID must still be answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub struct Swallowed {
 /// An event that may start.
 #[derive(Clone, Debug)]
 pub struct Ready {
-    pub entry: EntryId,
+    pub id: QueuedId,
     pub uevent: Uevent,
     pub received: Now,
     pub swallowed: Vec<Swallowed>,
@@ -66,7 +66,7 @@ const SLOTS_KEPT: usize = 1024;
 
 /// Its vectors keep their room when the event ends, for the next one in the same slot.
 #[derive(Debug, Default)]
-struct Entry {
+struct QueuedEvent {
     seqnum: SeqNum,
     /// None while it runs, and in a free slot.
     uevent: Option<Uevent>,
@@ -86,12 +86,12 @@ struct Entry {
     /// How many of `waits_for` are not finished.
     blockers: u32,
     /// Entries in its way, with their `born`: those that have finished stay listed.
-    waits_for: Vec<(EntryId, u64)>,
+    waits_for: Vec<(QueuedId, u64)>,
     /// The other end of each `waits_for` of others.
-    blocks: Vec<EntryId>,
+    blocks: Vec<QueuedId>,
 }
 
-impl Entry {
+impl QueuedEvent {
     /// Whether an event of the device of `uevent`, which has these keys, waits in here. Drivers of one name are not
     /// told apart.
     fn waits_for_device(&self, uevent: &Uevent, keys: &Keys) -> bool {
@@ -116,7 +116,7 @@ struct Touch {
 #[derive(Debug, Default)]
 struct Place {
     /// The youngest event on it.
-    last: Option<EntryId>,
+    last: Option<QueuedId>,
     /// The first node of those below it.
     below: Option<u32>,
 }
@@ -124,7 +124,7 @@ struct Place {
 /// A member of the list of one place.
 #[derive(Debug)]
 struct Node {
-    entry: EntryId,
+    entry: QueuedId,
     before: Option<u32>,
     after: Option<u32>,
 }
@@ -133,13 +133,13 @@ struct Node {
 /// turns, so that thousands of events of one do not hold up the single event of another.
 #[derive(Debug, Default)]
 struct Flows {
-    by_flow: HashMap<u64, BTreeSet<(SeqNum, EntryId)>, BuildFnv>,
+    by_flow: HashMap<u64, BTreeSet<(SeqNum, QueuedId)>, BuildFnv>,
     /// Flows that have events, in the order of their turns.
     turns: VecDeque<u64>,
 }
 
 impl Flows {
-    fn insert(&mut self, flow: u64, seqnum: SeqNum, id: EntryId) {
+    fn insert(&mut self, flow: u64, seqnum: SeqNum, id: QueuedId) {
         let events = self.by_flow.entry(flow).or_default();
         if events.is_empty() {
             self.turns.push_back(flow);
@@ -147,7 +147,7 @@ impl Flows {
         events.insert((seqnum, id));
     }
 
-    fn take(&mut self) -> Option<EntryId> {
+    fn take(&mut self) -> Option<QueuedId> {
         let flow = self.turns.pop_front()?;
         let events = self.by_flow.get_mut(&flow)?;
         let (_, id) = events.pop_first()?;
@@ -157,7 +157,7 @@ impl Flows {
         Some(id)
     }
 
-    fn remove(&mut self, flow: u64, place: (SeqNum, EntryId)) -> bool {
+    fn remove(&mut self, flow: u64, place: (SeqNum, QueuedId)) -> bool {
         let Some(events) = self.by_flow.get_mut(&flow) else { return false };
         let was = events.remove(&place);
         if was && events.is_empty() {
@@ -166,7 +166,7 @@ impl Flows {
         was
     }
 
-    fn renumber(&mut self, flow: u64, place: (SeqNum, EntryId), seqnum: SeqNum) {
+    fn renumber(&mut self, flow: u64, place: (SeqNum, QueuedId), seqnum: SeqNum) {
         if self.remove(flow, place) {
             self.insert(flow, seqnum, place.1);
         }
@@ -198,9 +198,9 @@ impl Keys {
 #[derive(Debug)]
 pub struct Queue {
     coalesce_above: usize,
-    entries: Vec<Entry>,
-    free: Vec<EntryId>,
-    seqnums: HashMap<SeqNum, EntryId, BuildFnv>,
+    entries: Vec<QueuedEvent>,
+    free: Vec<QueuedId>,
+    seqnums: HashMap<SeqNum, QueuedId, BuildFnv>,
     ready: Flows,
     places: HashMap<u64, Place, BuildFnv>,
     nodes: Vec<Node>,
@@ -209,7 +209,7 @@ pub struct Queue {
     insertions: u64,
     /// Of the uevent that is being inserted; here to keep their room.
     keys: Keys,
-    found: Vec<EntryId>,
+    found: Vec<QueuedId>,
     /// The last removals that were cancelled out.
     cancelled: VecDeque<Uevent>,
     /// Bits of a key that count: with few of them most keys collide.
@@ -280,8 +280,8 @@ impl Queue {
     fn insert_with(&mut self, arrived: Arrived, keys: &mut Keys, now: Now) {
         let (Arrived { uevent, swallowed }, overtaken) = self.put_in_order(arrived, keys);
         let id = self.free.pop().unwrap_or_else(|| {
-            self.entries.push(Entry::default());
-            EntryId((self.entries.len() - 1) as u32)
+            self.entries.push(QueuedEvent::default());
+            QueuedId((self.entries.len() - 1) as u32)
         });
         self.insertions += 1;
         self.settle_down(id, keys);
@@ -311,7 +311,7 @@ impl Queue {
     }
 
     /// From now on `id` waits for `by`.
-    fn hold(&mut self, by: EntryId, id: EntryId) {
+    fn hold(&mut self, by: QueuedId, id: QueuedId) {
         let blocker = &mut self.entries[by.0 as usize];
         blocker.blocks.push(id);
         let born = blocker.born;
@@ -323,9 +323,9 @@ impl Queue {
     /// The entry `id` has got an event of other places, which `found` are in the way of. It waits for those
     /// of them that are older than it; younger ones may wait for it, but for older ones too, that would have
     /// been found without them.
-    fn hold_overtaken(&mut self, id: EntryId, found: &[EntryId]) {
-        let Entry { born, flow, seqnum, .. } = self.entries[id.0 as usize];
-        let mut seen: HashSet<EntryId> = found.iter().copied().collect();
+    fn hold_overtaken(&mut self, id: QueuedId, found: &[QueuedId]) {
+        let QueuedEvent { born, flow, seqnum, .. } = self.entries[id.0 as usize];
+        let mut seen: HashSet<QueuedId> = found.iter().copied().collect();
         let mut found = found.to_vec();
         while let Some(by) = found.pop() {
             if self.entries[by.0 as usize].born < born {
@@ -343,10 +343,10 @@ impl Queue {
     }
 
     /// Puts an entry on and below its places; who is there already comes to `found`, each once.
-    fn settle_down(&mut self, id: EntryId, keys: &Keys) {
+    fn settle_down(&mut self, id: QueuedId, keys: &Keys) {
         let Queue { entries, places, nodes, free_nodes, found, insertions, .. } = self;
         let mut touches = std::mem::take(&mut entries[id.0 as usize].touches);
-        let mut find = |by: EntryId| {
+        let mut find = |by: QueuedId| {
             let entry = &mut entries[by.0 as usize];
             if std::mem::replace(&mut entry.found_by, *insertions) != *insertions {
                 found.push(by);
@@ -389,7 +389,7 @@ impl Queue {
     }
 
     /// The youngest event of this one's device, if it still waits.
-    fn waiting_before(&self, uevent: &Uevent, keys: &Keys) -> Option<EntryId> {
+    fn waiting_before(&self, uevent: &Uevent, keys: &Keys) -> Option<QueuedId> {
         let last = self.places.get(&keys.id())?.last?;
         let entry = &self.entries[last.0 as usize];
         match entry.waits_for_device(uevent, keys) {
@@ -401,8 +401,8 @@ impl Queue {
     }
 
     /// The youngest waiting event of this one's device; looks at all that wait.
-    fn youngest_waiting(&self, uevent: &Uevent, keys: &Keys) -> Option<EntryId> {
-        let all = (0..).map(EntryId).zip(&self.entries);
+    fn youngest_waiting(&self, uevent: &Uevent, keys: &Keys) -> Option<QueuedId> {
+        let all = (0..).map(QueuedId).zip(&self.entries);
         let same = all.filter(|(_, entry)| entry.waits_for_device(uevent, keys));
         same.max_by_key(|(_, entry)| entry.born).map(|(id, _)| id)
     }
@@ -448,7 +448,7 @@ impl Queue {
     /// New kernels may deliver out of order (interop.md 2.8): where waiting events of the device have higher numbers,
     /// each of them moves on by one place. An entry keeps what it stands on, so the last one, which gets the new
     /// entry, stands on the places of all. Returns that one, and the entries that got another event.
-    fn put_in_order(&mut self, arrived: Arrived, keys: &mut Keys) -> (Arrived, Vec<EntryId>) {
+    fn put_in_order(&mut self, arrived: Arrived, keys: &mut Keys) -> (Arrived, Vec<QueuedId>) {
         let Some(last) = self.waiting_before(&arrived.uevent, keys) else { return (arrived, Vec::new()) };
         if self.entries[last.0 as usize].seqnum < arrived.uevent.seqnum {
             return (arrived, Vec::new());
@@ -473,9 +473,9 @@ impl Queue {
 
     /// The waiting events of this one's device that have higher numbers, from the last one, which is among them.
     /// Each stands behind the one before it.
-    fn overtaken(&self, last: EntryId, uevent: &Uevent, keys: &Keys) -> Vec<EntryId> {
+    fn overtaken(&self, last: QueuedId, uevent: &Uevent, keys: &Keys) -> Vec<QueuedId> {
         let mut overtaken = vec![last];
-        let is_next = |(by, born): &&(EntryId, u64)| {
+        let is_next = |(by, born): &&(QueuedId, u64)| {
             let entry = &self.entries[by.0 as usize];
             let is_alive = entry.is_used && entry.born == *born;
             is_alive && entry.seqnum > uevent.seqnum && entry.waits_for_device(uevent, keys)
@@ -492,7 +492,7 @@ impl Queue {
 
     /// Takes a waiting entry out: who waited for it waits for what it waited for, and places that it
     /// was the youngest on belong to the next older one again.
-    fn withdraw(&mut self, id: EntryId) {
+    fn withdraw(&mut self, id: QueuedId) {
         let entry = &mut self.entries[id.0 as usize];
         let (flow, seqnum) = (entry.flow, entry.seqnum);
         let mut waits_for = std::mem::take(&mut entry.waits_for);
@@ -516,9 +516,9 @@ impl Queue {
     }
 
     /// Gives the places that an entry is the youngest on to the youngest of these others there.
-    fn give_back(&mut self, id: EntryId, others: &[(EntryId, u64)]) {
+    fn give_back(&mut self, id: QueuedId, others: &[(QueuedId, u64)]) {
         for touch in &self.entries[id.0 as usize].touches {
-            let stands = |other: &&(EntryId, u64)| {
+            let stands = |other: &&(QueuedId, u64)| {
                 let touches = &self.entries[other.0.0 as usize].touches;
                 touches.iter().any(|t| t.node.is_none() && t.place == touch.place)
             };
@@ -537,18 +537,18 @@ impl Queue {
         let uevent = entry.uevent.take()?;
         self.running += 1;
         let swallowed = std::mem::take(&mut entry.swallowed);
-        Some(Ready { entry: id, uevent, received: entry.received, swallowed })
+        Some(Ready { id, uevent, received: entry.received, swallowed })
     }
 
     /// A running event has ended: those that waited for it alone become ready.
-    pub fn finish(&mut self, id: EntryId) {
+    pub fn finish(&mut self, id: QueuedId) {
         if self.entries.get(id.0 as usize).is_some_and(|entry| entry.is_used && entry.uevent.is_none()) {
             self.running -= 1;
             self.release(id);
         }
     }
 
-    fn release(&mut self, id: EntryId) {
+    fn release(&mut self, id: QueuedId) {
         let entry = &mut self.entries[id.0 as usize];
         entry.is_used = false;
         entry.uevent = None;
@@ -576,7 +576,7 @@ impl Queue {
     }
 
     /// Takes an entry from one of its places; an empty place goes.
-    fn leave(&mut self, id: EntryId, touch: Touch) {
+    fn leave(&mut self, id: QueuedId, touch: Touch) {
         let Some(place) = self.places.get_mut(&touch.place) else { return };
         match touch.node {
             None if place.last == Some(id) => place.last = None,
@@ -823,7 +823,7 @@ mod tests {
                 let started: Vec<Ready> = std::iter::from_fn(|| queue.take_ready()).collect();
                 assert_eq!(started.len(), if related { 1 } else { 2 }, "{first:?} {second:?}");
                 assert_eq!(started[0].uevent.seqnum.0, 1);
-                queue.finish(started[0].entry);
+                queue.finish(started[0].id);
                 assert_eq!(ready(&mut queue).len(), usize::from(related));
             }
         }
@@ -841,12 +841,12 @@ mod tests {
         assert_eq!(started.len(), 3);
         for r in &started {
             assert!(!queue.has_ready());
-            queue.finish(r.entry);
+            queue.finish(r.id);
         }
         let parent = queue.take_ready().unwrap();
         assert_eq!(parent.uevent.seqnum.0, 4);
         assert!(queue.take_ready().is_none());
-        queue.finish(parent.entry);
+        queue.finish(parent.id);
         assert_eq!(ready(&mut queue), [5]);
     }
 
@@ -883,7 +883,7 @@ mod tests {
             assert!(queue.may_have_event_of(&id) && queue.has_waiting_event_of(&id), "{id}");
             let running = queue.take_ready().unwrap();
             assert!(queue.may_have_event_of(&id) && !queue.has_waiting_event_of(&id), "{id} runs");
-            queue.finish(running.entry);
+            queue.finish(running.id);
             assert!(!queue.may_have_event_of(&id));
         }
     }
@@ -907,7 +907,7 @@ mod tests {
         queue.insert(uevent(8, "add", "/devices/x", &[("IFINDEX", "4")]), now());
         let first = queue.take_ready().unwrap();
         assert_eq!((first.uevent.seqnum.0, first.uevent.action), (8, Action::Add));
-        queue.finish(first.entry);
+        queue.finish(first.id);
         assert_eq!(ready(&mut queue), [9]);
     }
 
@@ -923,7 +923,7 @@ mod tests {
             while let Some(ready) = queue.take_ready() {
                 assert!(queue.take_ready().is_none(), "{order:?}");
                 numbers.push(ready.uevent.seqnum.0);
-                queue.finish(ready.entry);
+                queue.finish(ready.id);
             }
             assert_eq!(numbers, [8, 9, 10], "{order:?}");
         }
@@ -949,7 +949,7 @@ mod tests {
             let mut started = Vec::new();
             while let Some(ready) = queue.take_ready() {
                 started.push((ready.uevent.seqnum.0, ready.uevent.action.as_str()));
-                queue.finish(ready.entry);
+                queue.finish(ready.id);
             }
             assert_eq!(started[1..], *expected, "{arrived:?}");
         }
@@ -976,10 +976,10 @@ mod tests {
         assert_eq!(merged.swallowed, [Swallowed { seqnum: SeqNum(at(1)), uuid: "u1".into() }]);
         assert!(!all.iter().any(|r| r.uevent.devpath == "/devices/y"));
         for r in all {
-            queue.finish(r.entry);
+            queue.finish(r.id);
         }
         let last = queue.take_ready().unwrap();
-        queue.finish(last.entry);
+        queue.finish(last.id);
         assert_eq!((queue.waiting(), queue.running()), (0, 0));
         assert!(queue.places.is_empty() && queue.seqnums.is_empty());
     }

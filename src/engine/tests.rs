@@ -2,7 +2,7 @@
 //! compares any completion order with one event at a time.
 
 use super::*;
-use crate::model::effect::Sticky;
+use crate::model::effect::{Done, Effect, Sticky};
 use crate::model::event::OrderedSet;
 use crate::model::need::Exit;
 use crate::model::properties::Property;
@@ -11,6 +11,8 @@ use crate::model::{Action, DeviceId, Errno, announcement};
 use crate::rules::ask::{Attr, BuiltinResult};
 use crate::rules::compile::{CompileOptions, SourceFile, compile};
 use crate::rules::memory_world::Nobody;
+use crate::rules::outcome::RunItem;
+use crate::rules::{Answer, Ask};
 use std::collections::BTreeMap;
 
 fn rules(text: &str) -> Arc<RuleSet> {
@@ -34,7 +36,7 @@ fn uevent(seqnum: u64, action: &str, devpath: &str, extra: &[&str]) -> Uevent {
 struct World {
     engine: Engine,
     now: Now,
-    open: Vec<Output>,
+    open: Vec<Asked>,
     records: BTreeMap<DeviceId, Record>,
     sticky: BTreeMap<DeviceId, bool>,
     announced: Vec<BTreeMap<String, String>>,
@@ -48,33 +50,21 @@ struct World {
     eager: Option<Random>,
 }
 
-/// Replies at once to some of the requests, and has time now and then.
-struct Eager<'a>(&'a mut World);
+/// A request that waits for its reply.
+#[derive(Clone, Debug)]
+enum Asked {
+    Ask(JobId, Ask),
+    Perform(JobId, Effect),
+    Run(JobId, RunItem),
+}
 
-impl AtOnce for Eager<'_> {
-    fn answer(&mut self, job: JobId, event: &Event, ask: &Ask) -> Tried<()> {
-        match self.attempt(event, Output::Ask { job, ask: ask.clone() }) {
-            Tried::Replied(reply) => Tried::Replied(reply),
-            Tried::Taken => Tried::Taken,
-            Tried::Refused(_) => Tried::Refused(()),
+impl Asked {
+    fn of(job: JobId, request: JobRequest<'_>) -> Asked {
+        match request {
+            JobRequest::Ask(ask) => Asked::Ask(job, ask.clone()),
+            JobRequest::Perform(effect) => Asked::Perform(job, effect.clone()),
+            JobRequest::Run(item) => Asked::Run(job, item.clone()),
         }
-    }
-
-    fn attempt(&mut self, event: &Event, request: Output) -> Tried<Output> {
-        assert!(event.seqnum.0 > 0);
-        let random = self.0.eager.as_mut().expect("set by who made this");
-        match random.below(3) {
-            0 => Tried::Refused(request),
-            1 => {
-                self.0.open.push(request);
-                Tried::Taken
-            }
-            _ => Tried::Replied(self.0.reply(request).0),
-        }
-    }
-
-    fn has_time(&mut self) -> bool {
-        self.0.eager.as_mut().expect("set by who made this").below(2) == 0
     }
 }
 
@@ -109,41 +99,46 @@ impl World {
     }
 
     fn handle(&mut self, input: Input) {
-        let now = self.now;
-        if self.eager.is_some() {
-            let mut engine =
-                std::mem::replace(&mut self.engine, Engine::new(EngineConfig::default(), rules("")));
-            engine.handle(input, now, &mut Eager(self));
-            self.engine = engine;
-        } else {
-            self.engine.handle(input, now, &mut Never);
-        }
-        while let Some(output) = self.engine.poll_output() {
+        self.engine.handle(input, self.now);
+        while let Some(output) = self.engine.poll(self.now) {
             match output {
-                Output::Busy(busy) => self.busy.push(busy),
-                Output::Log { level, text } => self.logs.push(format!("{level} {text}")),
-                Output::LogLevel { .. } => {}
-                request => self.open.push(request),
+                Output::Notice(Notice::Busy(busy)) => self.busy.push(busy),
+                Output::Notice(Notice::Log { level, text }) => self.logs.push(format!("{level} {text}")),
+                Output::Notice(Notice::LogLevel { .. }) => {}
+                Output::Pause { .. } => {
+                    if self.eager.as_mut().is_none_or(|random| random.below(2) == 0) {
+                        self.engine.handle(Input::GoOn, self.now);
+                    }
+                }
+                Output::Request { job, event, request } => {
+                    assert!(event.seqnum.0 > 0);
+                    let asked = Asked::of(job, request);
+                    if self.eager.as_mut().is_some_and(|random| random.below(3) > 0) {
+                        let (reply, job) = self.reply(asked);
+                        self.engine.handle(Input::Reply { job, reply }, self.now);
+                    } else {
+                        self.open.push(asked);
+                    }
+                }
             }
         }
     }
 
     /// Completes the n-th open request.
     fn complete(&mut self, n: usize) {
-        let request = self.open.remove(n);
-        let (reply, job) = self.reply(request);
-        self.input(reply.into_input(job));
+        let asked = self.open.remove(n);
+        let (reply, job) = self.reply(asked);
+        self.input(Input::Reply { job, reply });
     }
 
-    fn reply(&mut self, request: Output) -> (Reply, JobId) {
-        match request {
-            Output::Ask { job, ask } => (Reply::Answer(self.answer(&ask)), job),
-            Output::Run { job, item } => {
+    fn reply(&mut self, asked: Asked) -> (JobReply, JobId) {
+        match asked {
+            Asked::Ask(job, ask) => (JobReply::Answer(self.answer(&ask)), job),
+            Asked::Run(job, item) => {
                 self.performed.push((job, format!("Run {item:?}")));
-                (Reply::Ran, job)
+                (JobReply::Ran, job)
             }
-            Output::Perform { job, effect } => (Reply::Done(self.perform(job, effect)), job),
-            other => panic!("{other:?} wants no reply"),
+            Asked::Perform(job, effect) => (JobReply::Done(self.perform(job, effect)), job),
         }
     }
 
@@ -426,7 +421,7 @@ fn a_record_that_was_to_persist_persists_while_events_run_and_when_their_rules_f
     w.settle();
     assert_eq!(w.sticky.get(&disk), Some(&true));
     w.input(Input::Uevent(uevent(2, "change", "/devices/x", &[DISK, &["FAIL=1"]].concat())));
-    while !w.open.iter().any(|output| matches!(output, Output::Ask { ask: Ask::Run { .. }, .. })) {
+    while !w.open.iter().any(|output| matches!(output, Asked::Ask(_, Ask::Run { .. }))) {
         w.complete(0);
     }
     assert!(properties(w.record("b7:0").unwrap()).contains(&"ID_PROCESSING=1".to_owned()));
@@ -494,7 +489,7 @@ fn a_locked_disk_is_tried_again_and_given_up_after_three_minutes() {
 fn exit_finishes_what_has_begun_and_leaves_the_rest() {
     let mut w = World::new("PROGRAM==\"/bin/x\", ENV{A}=\"1\"");
     w.input(Input::Uevent(uevent(1, "add", "/devices/a", &[])));
-    while !matches!(w.open.first(), Some(Output::Ask { .. })) {
+    while !matches!(w.open.first(), Some(Asked::Ask(..))) {
         w.complete(0);
     }
     w.input(Input::Uevent(uevent(2, "change", "/devices/a", &[])));
@@ -665,37 +660,30 @@ fn actions_that_are_not_remove_take_one_path() {
     }
 }
 
-/// Has no time ever, and replies to all but programs.
+/// Has no time ever, and replies to all but programs; the devpaths of announced events.
 struct Hurried(Vec<String>);
 
-impl AtOnce for Hurried {
-    fn answer(&mut self, _job: JobId, _event: &Event, _ask: &Ask) -> Tried<()> {
-        Tried::Replied(Reply::Answer(Answer::Attr(Attr::Missing)))
-    }
-
-    fn attempt(&mut self, event: &Event, request: Output) -> Tried<Output> {
-        match request {
-            Output::Perform { effect: Effect::Announce { .. }, .. } => {
-                self.0.push(event.device.devpath.to_string());
-                Tried::Replied(Reply::Done(Done::Ok))
-            }
-            Output::Perform { effect: Effect::ReadRecord { .. }, .. } => {
-                Tried::Replied(Reply::Done(Done::Record(None)))
-            }
-            Output::Perform { .. } => Tried::Replied(Reply::Done(Done::Ok)),
-            other => Tried::Refused(other),
-        }
-    }
-
-    fn has_time(&mut self) -> bool {
-        false
-    }
-}
-
 fn handle(engine: &mut Engine, input: Input, hurried: &mut Hurried) {
-    engine.handle(input, Now::from_secs(1), hurried);
-    while let Some(output) = engine.poll_output() {
-        assert!(matches!(output, Output::Busy(_)), "{output:?}");
+    let now = Now::from_secs(1);
+    engine.handle(input, now);
+    while let Some(output) = engine.poll(now) {
+        let (job, event, request) = match output {
+            Output::Request { job, event, request } => (job, event, request),
+            Output::Pause { .. } | Output::Notice(Notice::Busy(_)) => continue,
+            other => panic!("{other:?}"),
+        };
+        let reply = match request {
+            JobRequest::Ask(_) => JobReply::Answer(Answer::Attr(Attr::Missing)),
+            JobRequest::Perform(Effect::ReadRecord { .. }) => JobReply::Done(Done::Record(None)),
+            JobRequest::Perform(effect) => {
+                if matches!(effect, Effect::Announce { .. }) {
+                    hurried.0.push(event.device.devpath.to_string());
+                }
+                JobReply::Done(Done::Ok)
+            }
+            JobRequest::Run(item) => panic!("{item:?}"),
+        };
+        engine.handle(Input::Reply { job, reply }, now);
     }
 }
 

@@ -1,8 +1,7 @@
-//! One try of a task.
+//! One try of what a job wants.
 
 use super::stores::Stores;
-use super::task::Task;
-use crate::engine::{JobId, Reply};
+use crate::engine::{JobId, JobReply, JobRequest};
 use crate::links::Table;
 use crate::model::need::{Fact, Need};
 use crate::model::{Action, Event};
@@ -10,22 +9,22 @@ use crate::rules::{Answer, Ask};
 use crate::world::database::OtherDevices;
 
 impl Stores {
-    /// Tries a task.
+    /// Tries what a job wants.
     pub fn attempt(
         &mut self,
         links: &mut Table,
         job: JobId,
         event: &Event,
-        task: &Task,
+        request: JobRequest<'_>,
         facts: &[Fact],
-    ) -> Result<Reply, Need> {
+    ) -> Result<JobReply, Need> {
         if facts.is_empty() && links.is_behind() && self.answers.attributes.is_about_links(links, event) {
             return Err(Need::LinksRead);
         }
-        let tried = match task {
-            Task::Ask(ask) => return self.answer(links, job, event, ask, facts).map(Reply::Answer),
-            Task::Effect(effect) => self.perform(links, job, event, effect, facts).map(Reply::Done),
-            Task::Run(item) => self.answers.run(links, event, item, facts).map(|()| Reply::Ran),
+        let tried = match request {
+            JobRequest::Ask(ask) => return self.answer(links, job, event, ask, facts).map(JobReply::Answer),
+            JobRequest::Perform(effect) => self.perform(links, job, event, effect, facts).map(JobReply::Done),
+            JobRequest::Run(item) => self.answers.run(links, event, item, facts).map(|()| JobReply::Ran),
         };
         self.note_lack(event);
         tried

@@ -1,9 +1,9 @@
-//! Does what jobs want, with files, the link table and builtins. A job's [`Task`] is *tried*: the try gives the reply, or
-//! the first need that this layer cannot meet without waiting. The daemon, or the tool, meets the need and tries the
-//! task again with one fact more ([`crate::model::need`]). So all waiting has one form, and a task that is dropped needs
-//! no undoing.
+//! Does what jobs want, with files, the link table and builtins. What a job wants ([`crate::engine::JobRequest`]) is
+//! *tried*: the try gives the reply, or the first need that this layer cannot meet without waiting. The daemon, or the
+//! tool, meets the need and tries the request again with one fact more ([`crate::model::need`]). So all waiting has one
+//! form, and a request that is dropped needs no undoing.
 //!
-//! * [`task`]: what a job wants; `attempt` tries it;
+//! * `attempt` tries what a job wants, and [`pending`] is what is known of what must wait;
 //! * [`answers`] and [`attributes`] answer what rules ask, with [`slow`] and [`absent`], which learn of attributes;
 //! * [`effects`] performs, with `renames` (of interfaces), [`disk_locks`], [`portions`] (work of many parts) and
 //!   [`turn`] (its time);
@@ -11,8 +11,8 @@
 //! * [`unfinished`] (with `finishing`), [`gone`], [`interrupted`] and [`follow_ups`] know what is left to do when no job
 //!   asks for it.
 //!
-//! Must stay true: nothing in this layer waits. Every try begins the task anew, so a try changes something only in its last
-//! step, when it has all facts. An effect of many parts is different: its need says how many of them are done.
+//! Must stay true: nothing in this layer waits. Every try begins the request anew, so a try changes something only in its
+//! last step, when it has all facts. An effect of many parts is different: its need says how many of them are done.
 
 pub mod absent;
 pub mod answers;
@@ -24,14 +24,14 @@ mod finishing;
 pub mod follow_ups;
 pub mod gone;
 pub mod interrupted;
+pub mod pending;
 pub mod portions;
 mod renames;
 pub mod slow;
 pub mod stores;
-pub mod task;
 pub mod turn;
 pub mod unfinished;
 
 pub use answers::Answers;
+pub use pending::Pending;
 pub use stores::Stores;
-pub use task::{Pending, Task};

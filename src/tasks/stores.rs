@@ -6,7 +6,7 @@
 use super::answers::Answers;
 use super::disk_locks::DiskLocks;
 use super::follow_ups::FollowUps;
-use super::task::Pending;
+use super::pending::Pending;
 use super::turn::Turn;
 use super::unfinished::Unfinished;
 use crate::builtin::Builtins;
@@ -21,7 +21,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// All that tasks are done with.
+/// All that the requests of jobs are done with.
 pub struct Stores {
     pub answers: Answers,
     pub database: Database,
@@ -33,7 +33,7 @@ pub struct Stores {
     pub announcer: Option<OwnedFd>,
     /// Locks of disks held for jobs.
     pub locks: DiskLocks,
-    /// Tasks that wait, one for each job at most.
+    /// Requests that wait, one for each job at most.
     pub pending: HashMap<JobId, Pending, BuildFnv>,
     /// What failed for want of room.
     pub unfinished: Unfinished,

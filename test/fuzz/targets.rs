@@ -5,6 +5,7 @@ use mudev::links::{decode, wire};
 use mudev::model::{Action, Event, Properties, ResolveNames, Uevent, announcement, control, record};
 use mudev::rules::eval::{EvalConfig, Evaluation, TurnEnd};
 use mudev::rules::memory_world::{self, MemoryDevice, MemoryWorld, OnlyRoot};
+use mudev::rules::outcome::Outcome;
 use mudev::rules::skip::{EventKind, Specialised};
 use mudev::rules::{compile, glob, pattern, subst};
 use std::sync::Arc;
@@ -69,22 +70,22 @@ fn outcome(program: Specialised, event: Event) -> String {
     let mut world = MemoryWorld { devices: vec![parent, disk], ..MemoryWorld::default() };
     world.file("/f", 0o644, "A=1\nB='x y'\n#C=3\nD");
     world.program("p", "A=5\nE=6 7\n");
-    let mut evaluation = Evaluation::start(Arc::new(program), event, EvalConfig::default());
+    let mut outcome = Outcome::new(event);
+    let mut evaluation = Evaluation::start(Arc::new(program), EvalConfig::default());
     let mut questions = 0;
     loop {
-        match evaluation.go_on() {
+        match evaluation.go_on(&mut outcome) {
             TurnEnd::Done => break,
             TurnEnd::Pauses => {}
             TurnEnd::Asks => {
                 questions += 1;
                 assert!(questions < 100_000, "it asks for ever: {:?}", evaluation.asked());
                 let ask = evaluation.asked().expect("it asks").clone();
-                let answer = world.answer(evaluation.event(), &ask);
+                let answer = world.answer(&outcome.event, &ask);
                 evaluation.answer(answer);
             }
         }
     }
-    let outcome = evaluation.into_outcome();
     let event = &outcome.event;
     let lists = [&event.links, &event.tags.sticky, &event.tags.current]
         .map(|list| list.iter().map(BString::from).collect::<Vec<_>>());

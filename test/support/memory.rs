@@ -37,16 +37,16 @@ pub fn failures(case: &Case, step: &Step) -> Vec<String> {
     let event = event(action, &device.devpath, &device.subsystem, &properties);
     let program = Arc::new(Specialised::new(rules, EventKind::of(&event)));
     let config = EvalConfig { strict_names: true, ..EvalConfig::default() };
-    let mut evaluation = Evaluation::start(program, event, config);
+    let mut outcome = Outcome::new(event);
+    let mut evaluation = Evaluation::start(program, config);
     let mut world = world(case);
-    while let Halt::Ask(ask) = evaluation.run() {
+    while let Halt::Ask(ask) = evaluation.run(&mut outcome) {
         let answer = match &ask {
             Ask::Run { command } => Answer::Exit(run(case, command)),
-            ask => world.answer(evaluation.event(), ask),
+            ask => world.answer(&outcome.event, ask),
         };
         evaluation.answer(answer);
     }
-    let outcome = evaluation.into_outcome();
     step.expect.iter().filter_map(|expect| wrong(expect, &outcome)).collect()
 }
 

@@ -5,7 +5,7 @@
 
 use super::kernel::Kernel;
 use super::random::Random;
-use crate::engine::{AtOnce, Engine, EngineConfig, Input, JobId, Output, Reply, Tried};
+use crate::engine::{Engine, EngineConfig, Input, JobId, JobReply, JobRequest, Notice, Output};
 use crate::links::Table;
 use crate::links::exchange::{Ended, Errand, Exchange};
 use crate::model::effect::{Done, Effect};
@@ -18,7 +18,7 @@ use crate::tasks::gone::Removed;
 use crate::tasks::interrupted::Interrupted;
 use crate::tasks::unfinished::Left;
 use crate::tasks::unfinished::Removal;
-use crate::tasks::{Pending, Stores, Task};
+use crate::tasks::{Pending, Stores};
 use crate::world::Roots;
 use crate::world::database;
 use crate::world::watch_dir::WatchDir;
@@ -84,7 +84,8 @@ pub(super) struct Daemon {
     dump_not_before: Now,
     /// Programs and helpers at work.
     open: Vec<(JobId, Need)>,
-    replies: VecDeque<Input>,
+    /// Jobs that have not been replied to at once.
+    late: VecDeque<JobId>,
     facts: VecDeque<(JobId, Fact)>,
     /// Jobs whose effect of many parts has paused.
     resting: VecDeque<(JobId, Fact)>,
@@ -102,77 +103,44 @@ pub(super) struct Daemon {
     pub log: Vec<String>,
 }
 
-/// Replies at once to most of the requests.
+/// What requests are tried with.
 struct Here<'a> {
     stores: &'a mut Stores,
     table: &'a mut Table,
     kernel: &'a Kernel,
     random: &'a mut Random,
     announced: &'a mut Vec<Announced>,
-    needs: Vec<(JobId, Need)>,
 }
 
 impl Here<'_> {
-    fn attempt(&mut self, job: JobId, event: &Event, task: &Task, facts: &[Fact]) -> Result<Reply, Need> {
-        match task {
-            Task::Ask(Ask::Attr { subject: Subject::Event, .. }) if event.device.subsystem != "net" => {
+    fn attempt(
+        &mut self,
+        job: JobId,
+        event: &Event,
+        request: JobRequest<'_>,
+        facts: &[Fact],
+    ) -> Result<JobReply, Need> {
+        match request {
+            JobRequest::Ask(Ask::Attr { subject: Subject::Event, .. }) if event.device.subsystem != "net" => {
                 let id = event.device.id().map(|id| id.to_string()).unwrap_or_default();
                 let device = self.kernel.devices.get(&id);
                 let value = |device: &super::kernel::Device| Attr::Value(device.value.to_string().into());
-                return Ok(Reply::Answer(Answer::Attr(device.map_or(Attr::NoDevice, value))));
+                return Ok(JobReply::Answer(Answer::Attr(device.map_or(Attr::NoDevice, value))));
             }
-            Task::Effect(Effect::LockDisk { .. }) if self.random.chance(1, 8) => {
-                return Ok(Reply::Done(Done::Busy));
+            JobRequest::Perform(Effect::LockDisk { .. }) if self.random.chance(1, 8) => {
+                return Ok(JobReply::Done(Done::Busy));
             }
-            Task::Effect(Effect::LockDisk { .. } | Effect::UnlockDisk | Effect::Node(_)) => {
-                return Ok(Reply::Done(Done::Ok));
+            JobRequest::Perform(Effect::LockDisk { .. } | Effect::UnlockDisk | Effect::Node(_)) => {
+                return Ok(JobReply::Done(Done::Ok));
             }
             _ => {}
         }
         begin_turn(self.stores, self.random);
-        let reply = self.stores.attempt(self.table, job, event, task, facts)?;
-        if let Task::Effect(Effect::Announce { datagram }) = task {
+        let reply = self.stores.attempt(self.table, job, event, request, facts)?;
+        if let JobRequest::Perform(Effect::Announce { datagram }) = request {
             self.announced.push(taken_apart(event, datagram));
         }
         Ok(reply)
-    }
-
-    fn try_request(&mut self, job: JobId, event: &Event, task: Task) -> Result<Tried<Output>, Box<Task>> {
-        if self.random.chance(1, 8) {
-            return Err(Box::new(task));
-        }
-        Ok(match self.attempt(job, event, &task, &[]) {
-            Ok(reply) => Tried::Replied(reply),
-            Err(need) => {
-                self.stores.pending.insert(job, Pending { task, facts: Vec::new() });
-                self.needs.push((job, need));
-                Tried::Taken
-            }
-        })
-    }
-}
-
-impl AtOnce for Here<'_> {
-    fn answer(&mut self, job: JobId, event: &Event, ask: &Ask) -> Tried<()> {
-        match self.try_request(job, event, Task::Ask(ask.clone())) {
-            Ok(Tried::Replied(reply)) => Tried::Replied(reply),
-            Ok(_) => Tried::Taken,
-            Err(_) => Tried::Refused(()),
-        }
-    }
-
-    fn attempt(&mut self, event: &Event, request: Output) -> Tried<Output> {
-        let (job, task) = match request {
-            Output::Perform { job, effect } => (job, Task::Effect(effect)),
-            Output::Run { job, item } => (job, Task::Run(item)),
-            other => return Tried::Refused(other),
-        };
-        match self.try_request(job, event, task).map_err(|task| *task) {
-            Ok(tried) => tried,
-            Err(Task::Effect(effect)) => Tried::Refused(Output::Perform { job, effect }),
-            Err(Task::Run(item)) => Tried::Refused(Output::Run { job, item }),
-            Err(Task::Ask(_)) => unreachable!("questions go to answer"),
-        }
     }
 }
 
@@ -223,7 +191,7 @@ impl Daemon {
             behind: Vec::new(),
             dump_not_before: Now::ZERO,
             open: Vec::new(),
-            replies: VecDeque::new(),
+            late: VecDeque::new(),
             facts: VecDeque::new(),
             resting: VecDeque::new(),
             removals: Vec::new(),
@@ -426,59 +394,47 @@ impl Daemon {
 
     /// One input to the engine, and what it wants then.
     pub(super) fn input(&mut self, input: Input, kernel: &mut Kernel, random: &mut Random) {
-        let mut here = Here {
-            stores: &mut self.stores,
-            table: &mut self.links.table,
-            kernel,
-            random,
-            announced: &mut self.announced,
-            needs: Vec::new(),
-        };
-        self.engine.handle(input, self.now, &mut here);
-        for (job, need) in here.needs {
-            self.meet(job, need);
-        }
-        while let Some(output) = self.engine.poll_output() {
-            match output {
-                Output::Ask { job, ask } => self.begin(job, Task::Ask(ask), kernel, random),
-                Output::Perform { job, effect } => self.begin(job, Task::Effect(effect), kernel, random),
-                Output::Run { job, item } => self.begin(job, Task::Run(item), kernel, random),
-                Output::Busy(busy) => self.busy = busy,
-                Output::LogLevel { .. } => {}
-                Output::Log { text, .. } => self.log.push(text),
-            }
-        }
-        if let Some(reply) = self.replies.pop_front() {
-            self.input(reply, kernel, random);
-        }
+        self.engine.handle(input, self.now);
+        self.serve(kernel, random);
     }
 
-    fn begin(&mut self, job: JobId, task: Task, kernel: &mut Kernel, random: &mut Random) {
-        self.attempt(job, Pending { task, facts: Vec::new() }, kernel, random);
+    fn serve(&mut self, kernel: &mut Kernel, random: &mut Random) {
+        while let Some(output) = self.engine.poll(self.now) {
+            match output {
+                // The reply to some comes later.
+                Output::Request { job, .. } if random.chance(1, 8) => self.late.push_back(job),
+                Output::Request { job, .. } => self.attempt(job, Pending::default(), kernel, random),
+                Output::Pause { .. } => self.engine.handle(Input::GoOn, self.now),
+                Output::Notice(Notice::Busy(busy)) => self.busy = busy,
+                Output::Notice(Notice::LogLevel { .. }) => {}
+                Output::Notice(Notice::Log { text, .. }) => self.log.push(text),
+            }
+        }
+        if let Some(job) = self.late.pop_front() {
+            self.attempt(job, Pending::default(), kernel, random);
+            self.serve(kernel, random);
+        }
     }
 
     fn learn(&mut self, job: JobId, fact: Fact, kernel: &mut Kernel, random: &mut Random) {
         if let Some(mut pending) = self.stores.pending.remove(&job) {
             pending.learn(fact);
             self.attempt(job, pending, kernel, random);
-        }
-        if let Some(reply) = self.replies.pop_front() {
-            self.input(reply, kernel, random);
+            self.serve(kernel, random);
         }
     }
 
     fn attempt(&mut self, job: JobId, pending: Pending, kernel: &mut Kernel, random: &mut Random) {
-        let Some(event) = self.engine.event(job) else { return };
+        let Some((event, request)) = self.engine.request(job) else { return };
         let mut here = Here {
             stores: &mut self.stores,
             table: &mut self.links.table,
             kernel,
             random,
             announced: &mut self.announced,
-            needs: Vec::new(),
         };
-        match here.attempt(job, event, &pending.task, &pending.facts) {
-            Ok(reply) => self.replies.push_back(reply.into_input(job)),
+        match here.attempt(job, event, request, &pending.facts) {
+            Ok(reply) => self.engine.handle(Input::Reply { job, reply }, self.now),
             Err(need) => {
                 self.stores.pending.insert(job, pending);
                 self.meet(job, need);
@@ -696,7 +652,7 @@ impl Daemon {
         match removal {
             Some(removal) => {
                 self.made_up.insert(removal.seqnum.0);
-                self.engine.handle(Input::Uevent(removal), self.now, &mut crate::engine::Never);
+                self.engine.handle(Input::Uevent(removal), self.now);
             }
             None => {
                 let removal = self.stores.begin_removing(id, Left::IfGone);

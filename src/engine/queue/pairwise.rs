@@ -13,7 +13,7 @@ use std::rc::Rc;
 /// events are then in the way of what comes after the second one.
 #[derive(Debug)]
 struct Slot {
-    entry: Option<EntryId>,
+    entry: Option<QueuedId>,
     uevent: Uevent,
     swallowed: Vec<SeqNum>,
     waits_as: Vec<Rc<Names>>,
@@ -183,7 +183,7 @@ struct Both {
     is_exact: bool,
     queue: Queue,
     model: Pairwise,
-    running: Vec<EntryId>,
+    running: Vec<QueuedId>,
 }
 
 impl Both {
@@ -212,8 +212,8 @@ impl Both {
         assert_eq!(slot.uevent, ready.uevent, "seed {seed}");
         let swallowed: Vec<SeqNum> = ready.swallowed.iter().map(|s| s.seqnum).collect();
         assert_eq!(std::mem::take(&mut slot.swallowed), swallowed, "seed {seed}");
-        slot.entry = Some(ready.entry);
-        self.running.push(ready.entry);
+        slot.entry = Some(ready.id);
+        self.running.push(ready.id);
         true
     }
 

@@ -14,7 +14,7 @@ use crate::rules::sanitise::{self, interface_name, replace_bytes};
 use crate::rules::subst::{Expansion, Template};
 use bstr::{BString, ByteSlice};
 
-impl Given {
+impl Given<'_> {
     /// Tries an assignment.
     pub(super) fn assign<'p>(&self, token: &'p Token) -> Try<Attempt<'p>> {
         let closed = self.state.closed;

@@ -1,9 +1,9 @@
 //! Taking in what operations decided: the only place where an evaluation changes its event and outcome.
 
-use super::given::{Id, State, StateChange, Text};
+use super::given::{Id, StateChange, Text};
 use super::import::Import;
 use super::text::link_path;
-use super::{Evaluation, LINE_COST, dump};
+use super::{LINE_COST, Running, dump};
 use crate::model::event::OrderedSet;
 use crate::model::uevent::valid_property;
 use crate::model::{Action, Tags};
@@ -13,10 +13,10 @@ use crate::rules::program::{Escape, ListOp, OptionToken};
 use crate::rules::subst::is_blank;
 use bstr::ByteSlice;
 
-impl Evaluation {
+impl Running<'_> {
     /// Takes in what an operation decided.
     pub(super) fn commit(&mut self, change: StateChange<'_>) {
-        let outcome = &mut self.given.state.outcome;
+        let outcome = &mut *self.given.outcome;
         match change {
             StateChange::Nothing | StateChange::SysctlWritten => {}
             StateChange::DevParent(device) => self.given.state.dev_parent = device,
@@ -30,13 +30,13 @@ impl Evaluation {
                 }
             }
             StateChange::ImportOne(name, value) => self.set_property(&name, &value),
-            StateChange::Import(import) => self.importing = Some(Box::new(import)),
+            StateChange::Import(import) => self.stand.importing = Some(Box::new(import)),
             StateChange::ImportAnswer { negate, truncated } => {
                 if truncated {
                     let text = format_args!("the output of the program is too long, its end is lost");
                     self.note(log::Level::Warn, text);
                 }
-                self.importing =
+                self.stand.importing =
                     Some(Box::new(Import::of_answer(self.given.answers.take_operation(), negate)));
             }
             StateChange::Builtin(builtin, result) => self.commit_builtin(builtin, result),
@@ -44,13 +44,13 @@ impl Evaluation {
             StateChange::Owner { id, last } => {
                 self.given.state.closed.owner |= last;
                 if let Some(id) = self.checked_id("OWNER", id) {
-                    self.given.state.outcome.owner = Some(id);
+                    self.given.outcome.owner = Some(id);
                 }
             }
             StateChange::Group { id, last } => {
                 self.given.state.closed.group |= last;
                 if let Some(id) = self.checked_id("GROUP", id) {
-                    self.given.state.outcome.group = Some(id);
+                    self.given.outcome.group = Some(id);
                 }
             }
             StateChange::Mode { mode, last } => {
@@ -116,12 +116,12 @@ impl Evaluation {
             }
         }
         if !result.alt_names.is_empty() {
-            self.given.state.outcome.alt_names = result.alt_names;
+            self.given.outcome.alt_names = result.alt_names;
         }
     }
 
     fn commit_option(&mut self, option: OptionToken) {
-        let outcome = &mut self.given.state.outcome;
+        let outcome = &mut *self.given.outcome;
         match option {
             // If both stand in one line, "replace" counts, whatever their order.
             OptionToken::StringEscape(_) if self.given.state.escape == Escape::Replace => {}
@@ -143,9 +143,9 @@ impl Evaluation {
 
     fn commit_tag(&mut self, op: ListOp, tag: Text) {
         if op != ListOp::Add {
-            self.given.spend(self.event().tags.sticky.len() * LINE_COST);
+            self.given.spend(self.given.event().tags.sticky.len() * LINE_COST);
         }
-        let event = &mut self.given.state.outcome.event;
+        let event = &mut self.given.outcome.event;
         if op == ListOp::Set {
             event.tags.current.clear();
             // Tags of earlier events stay (v258).
@@ -166,7 +166,7 @@ impl Evaluation {
 
     fn commit_symlink(&mut self, op: ListOp, links: Text, last: bool) {
         self.given.state.closed.symlink |= last;
-        let set = &mut self.given.state.outcome.event.links;
+        let set = &mut self.given.outcome.event.links;
         if op == ListOp::Set {
             set.clear();
         }
@@ -175,7 +175,7 @@ impl Evaluation {
             Text::TooLong => return self.too_long("SYMLINK"),
         };
         for word in text.split(|b| is_blank(*b)).filter(|w| !w.is_empty()) {
-            let set = &mut self.given.state.outcome.event.links;
+            let set = &mut self.given.outcome.event.links;
             match link_path(word) {
                 None => self.note(
                     log::Level::Warn,
@@ -209,10 +209,10 @@ impl Evaluation {
         if value.is_empty() {
             self.remove_property(name);
         } else if valid_property(name, value) {
-            self.seen.property_changed();
+            self.stand.seen.property_changed();
             let keeps = self.keeps_replaced(name);
-            let State { outcome, replaced, .. } = &mut self.given.state;
-            outcome.event.properties.replace_stored(name, value, |old| {
+            let (event, replaced) = (&mut self.given.outcome.event, &mut self.given.state.replaced);
+            event.properties.replace_stored(name, value, |old| {
                 if keeps && !old.stored {
                     replaced.push((old.name.to_owned(), old.value.to_owned()));
                 }
@@ -227,9 +227,9 @@ impl Evaluation {
     }
 
     fn remove_property(&mut self, name: &[u8]) {
-        self.seen.property_changed();
+        self.stand.seen.property_changed();
         let keeps = self.keeps_replaced(name);
-        let properties = &mut self.given.state.outcome.event.properties;
+        let properties = &mut self.given.outcome.event.properties;
         if let Some(old) = properties.find(name).filter(|old| keeps && !old.stored) {
             self.given.state.replaced.push((old.name.to_owned(), old.value.to_owned()));
         }
@@ -239,7 +239,7 @@ impl Evaluation {
     /// Whether the kernel's value of a property is kept when a rule changes the property. It is known by not being
     /// stored: rules store what they set, but for names with a dot, which no kernel uses.
     fn keeps_replaced(&self, name: &[u8]) -> bool {
-        self.given.state.outcome.event.action != Action::Remove && !name.starts_with(b".")
+        self.given.outcome.event.action != Action::Remove && !name.starts_with(b".")
     }
 
     fn too_long(&mut self, key: &str) {

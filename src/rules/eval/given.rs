@@ -1,7 +1,7 @@
 //! What operations are tried with, and what comes of it.
 //!
 //! Must stay true: an operation is tried through `&self` of [`Given`], so that nothing changes before
-//! [`Evaluation::commit`](super::Evaluation::commit) takes the [`StateChange`] in.
+//! [`Running::commit`](super::Running::commit) takes the [`StateChange`] in.
 
 use super::answers::{KnownAnswers, Try};
 use super::import::Import;
@@ -14,19 +14,19 @@ use bstr::BString;
 use std::cell::Cell;
 
 /// All that operations read: the configuration, what the rules have decided so far, what was answered.
-#[derive(Clone, Debug)]
-pub(super) struct Given {
-    pub config: EvalConfig,
-    pub state: State,
-    pub answers: KnownAnswers,
+pub(super) struct Given<'t> {
+    pub config: &'t EvalConfig,
+    pub outcome: &'t mut Outcome,
+    pub state: &'t mut State,
+    pub answers: &'t mut KnownAnswers,
     /// What is left of the turn. It is in a cell because it shrinks while operations are tried through `&self`.
-    pub left: Cell<usize>,
+    pub left: &'t Cell<usize>,
 }
 
-impl Given {
+impl Given<'_> {
     /// The event as it is now.
     pub(super) fn event(&self) -> &Event {
-        &self.state.outcome.event
+        &self.outcome.event
     }
 
     /// Takes these units of work from the turn.
@@ -45,11 +45,9 @@ impl Given {
     }
 }
 
-/// What the rules have decided so far.
+/// What the rules have decided so far that is no part of the outcome.
 #[derive(Clone, Debug)]
 pub(super) struct State {
-    /// In a box, so that the job can pass it in and get it back without a copy.
-    pub outcome: Box<Outcome>,
     /// RESULT.
     pub result: Option<BString>,
     /// The device of the last parent group that held: 0 is the event's own, n its parent n - 1.
@@ -64,9 +62,8 @@ pub(super) struct State {
 
 impl State {
     /// Nothing is decided yet.
-    pub(super) fn new(outcome: Box<Outcome>) -> State {
+    pub(super) fn new() -> State {
         State {
-            outcome,
             result: None,
             dev_parent: None,
             escape: Escape::Unset,

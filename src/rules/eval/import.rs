@@ -3,7 +3,7 @@
 //! A file may have a hundred thousand lines, so an import is done in portions of one line at least, between which the
 //! evaluation may pause. Must stay true: nothing else happens in the event until an import that has begun is through.
 
-use super::Evaluation;
+use super::Running;
 use super::answers::Try;
 use super::given::{Attempt, Given, StateChange, does, holds};
 use super::substitute::{COMMAND, PATH};
@@ -49,11 +49,11 @@ impl Import {
     }
 }
 
-impl Evaluation {
+impl Running<'_> {
     /// Goes on with the import under way, if there is one, and returns whether its operation holds. None if there is
     /// no import, or if it has to pause.
     pub(super) fn import_on(&mut self) -> Option<bool> {
-        let mut import = self.importing.take()?;
+        let mut import = self.stand.importing.take()?;
         let verdict = match &mut *import {
             Import::Text { text, at, negate } => self.import_lines(text, at).map(|holds| holds != *negate),
             Import::Parent { state, glob, next, found, negate } => {
@@ -61,7 +61,7 @@ impl Evaluation {
             }
         };
         if verdict.is_none() {
-            self.importing = Some(import);
+            self.stand.importing = Some(import);
         }
         verdict
     }
@@ -113,7 +113,7 @@ impl Evaluation {
 }
 
 /// The operations, tried.
-impl Given {
+impl Given<'_> {
     pub(super) fn import_file<'p>(&self, negate: bool, path: &Template) -> Try<Attempt<'p>> {
         let Some(path) = self.text(path, PATH)? else { return holds(false) };
         if path.is_empty() {

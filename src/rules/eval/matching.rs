@@ -16,7 +16,7 @@ use crate::rules::subst::Template;
 use bstr::{BStr, BString, ByteSlice};
 use std::borrow::Cow;
 
-impl Given {
+impl Given<'_> {
     /// Whether a match on the event's device holds.
     pub(super) fn matches(&self, m: &Match) -> Try<bool> {
         let event = self.event();
@@ -66,7 +66,7 @@ impl Given {
             MatchKey::Action => event.action.as_str().as_bytes().as_bstr(),
             MatchKey::Devpath => event.device.devpath.as_bstr(),
             MatchKey::Kernel => event.device.sysname.as_bstr(),
-            MatchKey::Name => optional(self.state.outcome.name.as_ref()),
+            MatchKey::Name => optional(self.outcome.name.as_ref()),
             MatchKey::Driver => self.driver_of(0)?,
             MatchKey::Attr(name) => {
                 let value = self.attr_of(0, name)?;

@@ -1,9 +1,9 @@
 //! The evaluator that can stop in the middle.
 //!
 //! The state of one evaluation is a value: where it stands, the one open question, the answers that it
-//! knows, what the rules have decided so far. An operation (token) is *tried* through `&self` of [`Given`] and
+//! knows. The outcome, with the event in it, belongs to whoever drives the evaluation and is lent to it. An operation (token) is *tried* through `&self` of [`Given`] and
 //! yields what is to change, or the first question whose answer is not known. On the answer the same
-//! operation is tried again from its beginning, with one answer more. Only [`Evaluation::commit`] takes
+//! operation is tried again from its beginning, with one answer more. Only [`Running::commit`] takes
 //! `&mut self`. Which lines are passed over without being tried is decided in `rules/skip/`.
 //!
 //! An evaluation also pauses ([`TurnEnd::Pauses`]) after a [`TURN`] of work, wherever it is: between lines, between
@@ -31,7 +31,7 @@ use super::ask::{Answer, Ask};
 use super::outcome::Outcome;
 use super::program::{Escape, Token};
 use super::skip::{Arrival, Seen, Specialised};
-use crate::model::{Event, Properties};
+use crate::model::Properties;
 use answers::{KnownAnswers, Try, Unfinished};
 use bstr::{BStr, ByteSlice};
 use given::{Attempt, Given, State, StateChange};
@@ -85,50 +85,60 @@ const NOTE_COST: usize = 1024;
 /// What a question costs: a read of sysfs if it is answered at once.
 const QUESTION_COST: usize = 4096;
 
-/// One event on its way through the rules.
+/// One event on its way through the rules. Its outcome belongs to whoever drives the evaluation, who lends it for each
+/// turn: always the same one.
 #[derive(Clone, Debug)]
 pub struct Evaluation {
     program: Arc<Specialised>,
-    given: Given,
+    config: EvalConfig,
+    state: State,
+    answers: KnownAnswers,
+    /// See [`Given::left`].
+    left: Cell<usize>,
+    stand: Stand,
+    open: Option<Ask>,
+}
+
+/// Where an evaluation stands in its program.
+#[derive(Clone, Debug)]
+struct Stand {
     seen: Seen,
-    /// The place in the program where it stands.
+    /// The place in the program.
     at: usize,
     /// The token of that line; None before the line is begun.
     token: Option<usize>,
-    open: Option<Ask>,
     importing: Option<Box<Import>>,
     notes: Vec<Note>,
 }
 
-impl Evaluation {
-    /// An evaluation at the first line. `event.old` is the old record, if there is one; for remove it
-    /// is already merged into the event.
-    pub fn start(program: Arc<Specialised>, event: Event, config: EvalConfig) -> Evaluation {
-        Evaluation::of(program, Box::new(Outcome::new(event)), config)
-    }
+/// An evaluation while it goes on, with the outcome that it was lent.
+struct Running<'t> {
+    program: &'t Specialised,
+    given: Given<'t>,
+    stand: &'t mut Stand,
+}
 
-    /// The same for an event in the box in which its outcome stays.
-    pub fn of(program: Arc<Specialised>, outcome: Box<Outcome>, config: EvalConfig) -> Evaluation {
-        let seen = Seen::new(&program);
-        let (state, answers) = (State::new(outcome), KnownAnswers::default());
-        let given = Given { config, state, answers, left: Cell::new(TURN) };
+impl Evaluation {
+    /// An evaluation at the first line.
+    pub fn start(program: Arc<Specialised>, config: EvalConfig) -> Evaluation {
+        let stand =
+            Stand { seen: Seen::new(&program), at: 0, token: None, importing: None, notes: Vec::new() };
         Evaluation {
             program,
-            given,
-            seen,
-            at: 0,
-            token: None,
+            config,
+            state: State::new(),
+            answers: KnownAnswers::default(),
+            left: Cell::new(TURN),
+            stand,
             open: None,
-            importing: None,
-            notes: Vec::new(),
         }
     }
 
     /// Goes on until a question is open or all lines are done, without pauses. Calling it again with a question
     /// open repeats the question.
-    pub fn run(&mut self) -> Halt {
+    pub fn run(&mut self, outcome: &mut Outcome) -> Halt {
         loop {
-            match self.go_on() {
+            match self.go_on(outcome) {
                 TurnEnd::Pauses => {}
                 TurnEnd::Done => return Halt::Done,
                 TurnEnd::Asks => return self.open.clone().map_or(Halt::Done, Halt::Ask),
@@ -136,16 +146,68 @@ impl Evaluation {
         }
     }
 
-    /// Goes on until a question is open, all lines are done or the turn is over; then the next turn begins.
-    pub fn go_on(&mut self) -> TurnEnd {
+    /// Goes on until a question is open, all lines are done or the turn is over; then the next turn begins. Before the
+    /// first turn `outcome` holds the event and nothing else. `event.old` is the old record, if there is one; for remove
+    /// it is already merged into the event.
+    pub fn go_on(&mut self, outcome: &mut Outcome) -> TurnEnd {
         if self.open.is_some() {
             return TurnEnd::Asks;
         }
-        let program = self.program.clone();
-        while self.given.state.outcome.failure.is_none() {
-            if self.token.is_none() {
-                let next = self.seen.next_line(&program, self.at, &self.given);
-                self.at = next.at;
+        let given = Given {
+            config: &self.config,
+            outcome,
+            state: &mut self.state,
+            answers: &mut self.answers,
+            left: &self.left,
+        };
+        let mut running = Running { program: &self.program, given, stand: &mut self.stand };
+        match running.go_on() {
+            Suspended::Asks(ask) => {
+                self.open = Some(ask);
+                TurnEnd::Asks
+            }
+            Suspended::Pauses => TurnEnd::Pauses,
+            Suspended::Done => TurnEnd::Done,
+        }
+    }
+
+    /// What is left of the turn is no more than this.
+    #[cfg(test)]
+    fn shorten_turn(&self, units: usize) {
+        self.left.set(self.left.get().min(units));
+    }
+
+    /// Answers the open question. Without one there is nothing to answer, and nothing happens.
+    pub fn answer(&mut self, answer: Answer) {
+        if let Some(ask) = self.open.take() {
+            self.answers.learn(ask, answer);
+        }
+    }
+
+    /// The question that waits for its answer.
+    pub fn asked(&self) -> Option<&Ask> {
+        self.open.as_ref()
+    }
+
+    /// Messages since the last call.
+    pub fn take_notes(&mut self) -> Vec<Note> {
+        std::mem::take(&mut self.stand.notes)
+    }
+}
+
+/// Why a turn has ended.
+enum Suspended {
+    Asks(Ask),
+    Pauses,
+    Done,
+}
+
+impl Running<'_> {
+    fn go_on(&mut self) -> Suspended {
+        while self.given.outcome.failure.is_none() {
+            if self.stand.token.is_none() {
+                let next = self.stand.seen.next_line(self.program, self.stand.at, &self.given);
+                self.stand.at = next.at;
                 if next.forgets_parent {
                     self.given.state.dev_parent = None;
                 }
@@ -161,104 +223,53 @@ impl Evaluation {
             } else if !self.given.pays_for_line() {
                 return self.pause();
             }
-            if let Err(unfinished) = self.try_line(&program)
+            if let Err(unfinished) = self.try_line()
                 && let Some(end) = self.stop(*unfinished)
             {
                 return end;
             }
         }
-        TurnEnd::Done
+        Suspended::Done
     }
 
     /// The turn is over, and the next one begins.
-    fn pause(&mut self) -> TurnEnd {
+    fn pause(&mut self) -> Suspended {
         self.given.left.set(TURN);
-        TurnEnd::Pauses
+        Suspended::Pauses
     }
 
-    /// Opens the question that an operation has, or lets the event fail.
-    fn stop(&mut self, unfinished: Unfinished) -> Option<TurnEnd> {
+    /// Asks the question that an operation has, or lets the event fail.
+    fn stop(&mut self, unfinished: Unfinished) -> Option<Suspended> {
         match unfinished {
             Unfinished::Asks(ask) => {
-                self.open = Some(ask);
                 self.given.spend(QUESTION_COST);
-                Some(TurnEnd::Asks)
+                Some(Suspended::Asks(ask))
             }
             Unfinished::Fails(errno, what) => {
                 self.note(log::Level::Error, format_args!("{what}; the event fails"));
-                self.given.state.outcome.failure = Some(errno);
+                self.given.outcome.failure = Some(errno);
                 None
             }
         }
     }
 
-    /// What is left of the turn is no more than this.
-    #[cfg(test)]
-    fn shorten_turn(&self, units: usize) {
-        self.given.left.set(self.given.left.get().min(units));
-    }
-
-    /// Answers the open question. Without one there is nothing to answer, and nothing happens.
-    pub fn answer(&mut self, answer: Answer) {
-        if let Some(ask) = self.open.take() {
-            self.given.answers.learn(ask, answer);
-        }
-    }
-
-    /// The event as it is now: what programs get as environment, what builtins read.
-    pub fn event(&self) -> &Event {
-        self.given.event()
-    }
-
-    /// The question that waits for its answer.
-    pub fn asked(&self) -> Option<&Ask> {
-        self.open.as_ref()
-    }
-
-    /// File (index into [`super::program::RuleSet::files`]) and line number where the evaluation stands, or stood
-    /// at last.
-    pub fn position(&self) -> (u32, u32) {
-        let line = self.program.line(self.at).or_else(|| self.program.line(self.at.checked_sub(1)?));
-        line.map_or((0, 0), |line| (line.file, line.number))
-    }
-
-    /// The path of the file of [`position`](Self::position).
-    pub fn file(&self, index: u32) -> &BStr {
-        self.program.rules().files.get(index as usize).map_or(b"".as_bstr(), |f| f.as_bstr())
-    }
-
-    /// OPTIONS="log_level=..." so far.
-    pub fn log_level(&self) -> Option<log::LevelFilter> {
-        self.given.state.outcome.log_level
-    }
-
-    /// Messages since the last call.
-    pub fn take_notes(&mut self) -> Vec<Note> {
-        std::mem::take(&mut self.notes)
-    }
-
-    /// What the rules decided. Before [`Halt::Done`]: what they have decided so far.
-    pub fn into_outcome(self) -> Box<Outcome> {
-        self.given.state.outcome
-    }
-
     /// Tries the tokens of the line, from where it stands in it, until one does not hold.
-    fn try_line(&mut self, program: &Specialised) -> Try<()> {
-        let (tokens, first) = program.tokens(self.at);
-        let mut at = self.token.unwrap_or(first);
+    fn try_line(&mut self) -> Try<()> {
+        let (tokens, first) = self.program.tokens(self.stand.at);
+        let mut at = self.stand.token.unwrap_or(first);
         while let Some(token) = tokens.get(at) {
-            self.token = Some(at);
+            self.stand.token = Some(at);
             let holds = match token {
                 Token::Match(m) => self.given.matches(m)?,
                 _ => {
-                    let attempt = match self.importing {
+                    let attempt = match self.stand.importing {
                         None => self.given.attempt(token)?,
                         Some(_) => Attempt { holds: true, change: StateChange::Nothing },
                     };
                     self.commit(attempt.change);
                     match self.import_on() {
                         Some(imported) => imported,
-                        None if self.importing.is_some() => return Ok(()),
+                        None if self.stand.importing.is_some() => return Ok(()),
                         None => attempt.holds,
                     }
                 }
@@ -266,26 +277,34 @@ impl Evaluation {
             self.given.answers.forget_operation();
             if !holds {
                 if at == first {
-                    self.seen.first_token_failed(program, self.at);
+                    self.stand.seen.first_token_failed(self.program, self.stand.at);
                 }
-                self.go_to(self.at + 1);
+                self.go_to(self.stand.at + 1);
                 return Ok(());
             }
             at += 1;
         }
-        self.go_to(program.after(self.at));
+        self.go_to(self.program.after(self.stand.at));
         Ok(())
     }
 
     fn go_to(&mut self, at: usize) {
-        self.at = at;
-        self.token = None;
+        self.stand.at = at;
+        self.stand.token = None;
+    }
+
+    /// File and number of the line where the evaluation stands, or stood at last.
+    fn position(&self) -> (&BStr, u32) {
+        let at = self.stand.at;
+        let line = self.program.line(at).or_else(|| self.program.line(at.checked_sub(1)?));
+        let file = line.and_then(|line| self.program.rules().files.get(line.file as usize));
+        (file.map_or(b"".as_bstr(), |file| file.as_bstr()), line.map_or(0, |line| line.number))
     }
 
     fn note(&mut self, level: log::Level, what: std::fmt::Arguments<'_>) {
         self.given.spend(NOTE_COST);
         let (file, line) = self.position();
-        let text = format!("{}:{line}: {what}", self.file(file));
-        self.notes.push(Note { level, text });
+        let text = format!("{file}:{line}: {what}");
+        self.stand.notes.push(Note { level, text });
     }
 }

@@ -16,7 +16,7 @@ use crate::rules::skip::{EventView, ParentsKey};
 use bstr::{BStr, ByteSlice};
 use std::borrow::Cow;
 
-impl Given {
+impl Given<'_> {
     /// The first device, from the event's own upward, on which the whole group holds.
     pub(super) fn find_parent(&self, group: &[ParentMatch]) -> Try<Option<u16>> {
         self.walk(|device| Ok(self.group_holds(device, group)?.then_some(device)))
@@ -110,7 +110,7 @@ impl Given {
 }
 
 /// How `rules/skip/` looks at the event.
-impl EventView for Given {
+impl EventView for Given<'_> {
     type Stop = Box<Unfinished>;
 
     fn property(&self, key: &Key) -> &BStr {

@@ -30,7 +30,7 @@ pub(super) enum Forgotten {
     Links,
 }
 
-impl Given {
+impl Given<'_> {
     /// A substituted text; None if it is too long.
     pub(super) fn text<'t>(&self, template: &'t Template, limit: usize) -> Try<Option<Cow<'t, BStr>>> {
         self.text_with(template, limit, Forgotten::Nothing)
@@ -89,7 +89,7 @@ impl Given {
                     Value::borrowed(node.map_or(b"", |n| below_dev(n)))
                 }
             },
-            Subst::Name => match (&self.state.outcome.name, &device.devnode) {
+            Subst::Name => match (&self.outcome.name, &device.devnode) {
                 (Some(name), _) => Value::borrowed(name),
                 (None, Some(node)) => Value::borrowed(below_dev(node)),
                 (None, None) => Value::borrowed(&device.sysname),

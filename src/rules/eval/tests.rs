@@ -41,40 +41,54 @@ fn summary(outcome: &Outcome) -> String {
     )
 }
 
+/// An evaluation with its outcome.
+struct Begun {
+    evaluation: Evaluation,
+    outcome: Outcome,
+}
+
+impl Begun {
+    fn new(program: Arc<Specialised>, event: &Event, config: &EvalConfig) -> Begun {
+        Begun { evaluation: Evaluation::start(program, config.clone()), outcome: Outcome::new(event.clone()) }
+    }
+}
+
 /// Goes on to the end with the shortest turns: a pause after each step.
-fn finish_in_steps(mut evaluation: Evaluation, world: &mut MemoryWorld) -> (Outcome, Vec<Note>) {
+fn finish_in_steps(begun: Begun, world: &mut MemoryWorld) -> (Outcome, Vec<Note>) {
+    let Begun { mut evaluation, mut outcome } = begun;
     loop {
         evaluation.shorten_turn(LINE_COST);
-        match evaluation.go_on() {
+        match evaluation.go_on(&mut outcome) {
             TurnEnd::Pauses => {}
             TurnEnd::Done => break,
             TurnEnd::Asks => {
                 let ask = evaluation.asked().expect("it asks").clone();
-                let answer = world.answer(evaluation.event(), &ask);
+                let answer = world.answer(&outcome.event, &ask);
                 evaluation.answer(answer);
             }
         }
     }
     let notes = evaluation.take_notes();
-    (*evaluation.into_outcome(), notes)
+    (outcome, notes)
 }
 
 /// Goes on to the end. With `fork`, clones at each question; every clone must come to the same end
 /// as the original.
-fn finish(mut evaluation: Evaluation, world: &mut MemoryWorld, fork: bool) -> (Outcome, Vec<Note>) {
+fn finish(begun: Begun, world: &mut MemoryWorld, fork: bool) -> (Outcome, Vec<Note>) {
+    let Begun { mut evaluation, mut outcome } = begun;
     let mut forks = Vec::new();
-    while let Halt::Ask(ask) = evaluation.run() {
-        assert_eq!(evaluation.run(), Halt::Ask(ask.clone()), "the question stays open");
+    while let Halt::Ask(ask) = evaluation.run(&mut outcome) {
+        assert_eq!(evaluation.run(&mut outcome), Halt::Ask(ask.clone()), "the question stays open");
         if fork {
-            let (outcome, _) = finish(evaluation.clone(), &mut world.clone(), false);
-            forks.push((ask.clone(), summary(&outcome)));
+            let begun = Begun { evaluation: evaluation.clone(), outcome: outcome.clone() };
+            let (forked, _) = finish(begun, &mut world.clone(), false);
+            forks.push((ask.clone(), summary(&forked)));
         }
-        let answer = world.answer(evaluation.event(), &ask);
+        let answer = world.answer(&outcome.event, &ask);
         evaluation.answer(answer);
     }
-    assert_eq!(evaluation.run(), Halt::Done);
+    assert_eq!(evaluation.run(&mut outcome), Halt::Done);
     let notes = evaluation.take_notes();
-    let outcome = *evaluation.into_outcome();
     let expected = summary(&outcome);
     for (ask, summary) in forks {
         assert_eq!(summary, expected, "cloned at {ask:?}");
@@ -93,7 +107,7 @@ fn evaluate_all_ways(
     let plain = Arc::new(Specialised::plain(rules.clone(), kind));
     let folded = Arc::new(Specialised::new(rules, kind));
     let (mut other, mut third) = (world.clone(), world.clone());
-    let start = |program| Evaluation::start(program, event.clone(), config.clone());
+    let start = |program| Begun::new(program, event, config);
     let (expected, expected_notes) = finish(start(plain), &mut other, false);
     let (paused, paused_notes) = finish_in_steps(start(folded.clone()), &mut third);
     assert_eq!(summary(&paused), summary(&expected), "with pauses against plain");

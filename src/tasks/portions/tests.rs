@@ -1,5 +1,5 @@
 use super::*;
-use crate::engine::{Engine, EngineConfig, Input, JobId, Never};
+use crate::engine::{Engine, EngineConfig, Input, JobId};
 use crate::links::Table;
 use crate::model::effect::Done;
 use crate::model::event::OrderedSet;
@@ -172,7 +172,7 @@ fn a_device_that_comes_back_while_what_it_left_is_removed_keeps_what_is_new() {
     let mut removal = stores.begin_removing(&id, Left::IfGone);
     assert_eq!(go_on(&mut stores, &engine, &mut removal), Removed::Partly);
     let uevent = Input::Uevent(uevent());
-    engine.handle(uevent, Now::ZERO, &mut Never);
+    engine.handle(uevent, Now::ZERO);
     assert_eq!(go_on(&mut stores, &engine, &mut removal), Removed::IsBusy);
 
     // Its event was handled: no more goes than it wanted, and what it did not know of went with its record.

@@ -7,15 +7,15 @@ use crate::rules::eval::TURN;
 fn pauses(rules: &str, event: &Event, world: &MemoryWorld) -> (usize, Outcome) {
     let mut world = world.clone();
     let program = Arc::new(Specialised::new(compiled(&[rules]), EventKind::of(event)));
-    let mut evaluation = Evaluation::start(program, event.clone(), EvalConfig::default());
+    let Begun { mut evaluation, mut outcome } = Begun::new(program, event, &EvalConfig::default());
     let mut pauses = 0;
     loop {
-        match evaluation.go_on() {
-            TurnEnd::Done => return (pauses, *evaluation.into_outcome()),
+        match evaluation.go_on(&mut outcome) {
+            TurnEnd::Done => return (pauses, outcome),
             TurnEnd::Pauses => pauses += 1,
             TurnEnd::Asks => {
                 let ask = evaluation.asked().expect("it asks").clone();
-                evaluation.answer(world.answer(evaluation.event(), &ask));
+                evaluation.answer(world.answer(&outcome.event, &ask));
             }
         }
     }

@@ -1,10 +1,10 @@
 //! Random small rule sets: specialised and plain programs agree, whatever they ask, and a clone at any
 //! question comes to the same end.
 
-use super::{evaluate_all_ways, machine, null, sda1};
+use super::{Begun, evaluate_all_ways, machine, null, sda1};
 use crate::model::{Action, Event, Key};
 use crate::rules::ask::Answer;
-use crate::rules::eval::{EvalConfig, Evaluation, Halt};
+use crate::rules::eval::{EvalConfig, Halt};
 use crate::rules::pattern::Pattern;
 use crate::rules::program::{
     AttrName, Class, Line, ListOp, Match, MatchKey, ParentKey, ParentMatch, RuleSet, RunCommand, Token,
@@ -299,9 +299,9 @@ proptest! {
     fn answers_of_the_wrong_kind_never_keep_a_question_open(rules in rule_set(), event in event(), text: bool) {
         let wrong = if text { Answer::Text(Ok(None)) } else { Answer::Id(None) };
         let program = Arc::new(Specialised::new(Arc::new(rules), EventKind::of(&event)));
-        let mut evaluation = Evaluation::start(program, event, EvalConfig::default());
+        let Begun { mut evaluation, mut outcome } = Begun::new(program, &event, &EvalConfig::default());
         let mut asked = 0;
-        while let Halt::Ask(_) = evaluation.run() {
+        while let Halt::Ask(_) = evaluation.run(&mut outcome) {
             asked += 1;
             prop_assert!(asked < 10_000);
             evaluation.answer(wrong.clone());

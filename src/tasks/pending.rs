@@ -1,21 +1,10 @@
-//! A task, and one that waits.
+//! What is known for a request that waits.
 
-use crate::model::effect::Effect;
 use crate::model::need::Fact;
-use crate::rules::Ask;
-use crate::rules::outcome::RunItem;
 
-/// What one job wants done.
-#[derive(Clone, Debug)]
-pub enum Task {
-    Ask(Ask),
-    Effect(Effect),
-    Run(RunItem),
-}
-
-/// A task that waits for a need.
+/// What is known for a request that waits for a need. The job keeps the request itself.
+#[derive(Default)]
 pub struct Pending {
-    pub task: Task,
     pub facts: Vec<Fact>,
 }
 
