@@ -295,7 +295,7 @@ fn remove_announces_what_the_record_held_and_leaves_nothing() {
         w.kinds(),
         ["ReadRecord", "RemoveTags", "RemoveRecord", "DropWatch", "Links", "NumberLink", "Announce"]
     );
-    assert!(w.performed[4].1.contains("release: [\"keep\"], claim: []"), "{}", w.performed[4].1);
+    assert!(w.performed[4].1.contains("release: {\"keep\"}, claim: {}"), "{}", w.performed[4].1);
     let message = w.announced.last().unwrap();
     assert_eq!((message["P"].as_str(), message["TAGS"].as_str()), ("1", ":x:"));
     assert_eq!(message["DEVLINKS"], "/dev/keep");

@@ -40,8 +40,9 @@ pub enum Effect {
     /// Owner, mode and labels of the node, where they differ (rules.md 11.1). Replies
     /// [`Done::Failed`] only for errors that fail the event.
     Node(NodeChange),
-    /// Drop and make claims; `/dev/<link>` follows (rules.md 11.2).
-    Links { id: DeviceId, devnode: BString, priority: i32, release: Vec<BString>, claim: Vec<BString> },
+    /// Claim these symlinks and no others; `/dev/<link>` follows (rules.md 11.2). `release` are those that the old record
+    /// knows of; others that the device still claims go, too: somebody may have removed the record.
+    Links { id: DeviceId, devnode: BString, priority: i32, release: OrderedSet, claim: OrderedSet },
     /// `/dev/block/M:m` or `/dev/char/M:m` -> node; on remove it goes.
     NumberLink { block: bool, devnum: DevNum, devnode: BString, present: bool },
     /// Tell the listeners: a complete datagram of [`super::announcement`].

@@ -102,9 +102,8 @@ impl Stores {
             }
             Effect::Links { id, devnode, priority, release, claim } => {
                 let owner = PartsOwner { id, devnode, priority: *priority, title: Some(title) };
-                let parts = [Parts::Release(release), Parts::Claim(claim)];
                 // What fails of them fails no event.
-                let _ = self.do_parts_of_effect(owner, &parts, facts)?;
+                self.do_links(owner, release, claim, facts)?;
                 Done::Ok
             }
             Effect::NumberLink { block, devnum, devnode, present } => {

@@ -119,6 +119,29 @@ impl Stores {
         }
     }
 
+    /// Makes these claims for a job. `release` go before, and what else the device claims.
+    pub fn do_links(
+        &mut self,
+        owner: PartsOwner,
+        release: &LinkSet,
+        claim: &LinkSet,
+        facts: &[Fact],
+    ) -> Result<(), Need> {
+        let mut progress = PartsDone::of(facts);
+        if facts.is_empty() && self.claims.claims().has_links(owner.id) {
+            let mut links = self.claims.symlinks_beside(owner.id, claim);
+            links.retain(|link| !release.contains(link));
+            progress.rest = (!links.is_empty()).then(|| Arc::new(Rest { links, ..Rest::default() }));
+        }
+        let rest = progress.rest.clone().unwrap_or_default();
+        let all =
+            [Parts::Release(release.as_slice()), Parts::Release(&rest.links), Parts::Claim(claim.as_slice())];
+        match self.do_parts(owner, &all, &mut progress) {
+            true => Ok(()),
+            false => Err(Need::Turn(progress)),
+        }
+    }
+
     /// Whether a second try of this effect has only the rest to remove.
     pub fn is_at_rest(facts: &[Fact]) -> bool {
         matches!(facts, [Fact::Turn(PartsDone { rest: Some(_), .. })])

@@ -5,7 +5,7 @@ use crate::model::effect::{Effect, NodeChange};
 use crate::model::event::OrderedSet;
 use crate::model::{Action, Now};
 use crate::rules::outcome::{Outcome, Watch};
-use bstr::{BStr, BString, ByteSlice};
+use bstr::ByteSlice;
 
 impl Job {
     pub(super) fn node(&mut self) -> Option<JobStep> {
@@ -14,24 +14,20 @@ impl Job {
         self.perform(Effect::Node(change), Awaiting::Must, Phase::Links)
     }
 
+    /// A device without symlinks may have claims, too, of which no record knows.
     pub(super) fn links(&mut self) -> Option<JobStep> {
         self.phase = Phase::NumberLink;
         let event = self.event();
         event.device.devnum?;
         let devnode = event.device.devnode.clone()?;
         let id = self.device_id.clone()?;
-        let list = |links: &OrderedSet| links.iter().map(BStr::to_owned).collect::<Vec<BString>>();
         let (release, claim) = match event.action {
-            Action::Remove => (list(&event.links), Vec::new()),
+            Action::Remove => (event.links.clone(), OrderedSet::default()),
             _ => {
-                let old = event.old.as_deref().map(|record| list(&record.links)).unwrap_or_default();
-                let dropped = old.into_iter().filter(|link| !event.links.contains(link)).collect();
-                (dropped, list(&event.links))
+                let old = event.old.iter().flat_map(|record| record.links.iter());
+                (old.filter(|link| !event.links.contains(link)).collect(), event.links.clone())
             }
         };
-        if release.is_empty() && claim.is_empty() {
-            return None;
-        }
         let priority = self.outcome.link_priority;
         let effect = Effect::Links { id, devnode, priority, release, claim };
         self.perform(effect, Awaiting::Any, Phase::NumberLink)

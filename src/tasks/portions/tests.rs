@@ -68,12 +68,13 @@ fn wherever_turns_end_the_same_is_done_and_the_same_fails() {
         id: id.clone(),
         devnode: devnode.clone(),
         priority: 0,
-        release: names(release),
-        claim: names(claim),
+        release: names(release).into_iter().collect(),
+        claim: names(claim).into_iter().collect(),
     };
     let tags = |names: &[&str]| -> OrderedSet { names.iter().copied().collect() };
     let effects = [
         links(&[], &["a", "taken", "b/c", "m"]),
+        // `taken` is claimed, too, and goes with them.
         links(&["a", "b/c", "none"], &["e", "m"]),
         Effect::AddTags { id: id.clone(), tags: tags(&["x", "bad", "y", "z"]) },
         Effect::RemoveTags { id: id.clone(), tags: tags(&["x", "z", "other"]) },
@@ -85,8 +86,44 @@ fn wherever_turns_end_the_same_is_done_and_the_same_fails() {
         assert!(state.iter().any(|line| line == wanted), "{wanted}: {state:?}");
     }
     assert!(!state.iter().any(|line| line.starts_with("dev/a") || line.starts_with("dev/b")), "{state:?}");
-    for (parts, expected) in [(1, 16), (2, 8), (3, 7)] {
+    for (parts, expected) in [(1, 17), (2, 9), (3, 7)] {
         assert_eq!(perform(&effects, parts), (done.clone(), expected, state.clone()), "{parts}");
+    }
+}
+
+/// The symlinks of an event whose device has no record.
+fn claiming(id: &DeviceId, links: &[&str]) -> Effect {
+    let (release, claim) = (OrderedSet::default(), links.iter().copied().collect());
+    Effect::Links { id: id.clone(), devnode: "/dev/d".into(), priority: 0, release, claim }
+}
+
+#[test]
+fn claims_of_which_no_record_knows_go_with_the_next_event() {
+    for parts in [1, 2, 100] {
+        let tree = Tree::new();
+        let (mut stores, event) = (Stores::in_tree(&tree), event());
+        let id = event.device.id().unwrap();
+        for (links, expected) in [
+            (&["a", "b", "c", "e/f"][..], &["a", "b", "c", "e/f"][..]),
+            (&["d", "b"], &["b", "d"]),
+            (&[], &[]),
+        ] {
+            let mut facts = Vec::new();
+            loop {
+                stores.turn.begin_short(parts);
+                let effect = claiming(&id, links);
+                match stores.perform(&mut Table::new(), JobId(1), &event, &effect, &facts) {
+                    Ok(done) => break assert_eq!(done, Done::Ok),
+                    Err(Need::Turn(progress)) => facts = vec![Fact::Turn(progress)],
+                    Err(need) => panic!("{need:?}"),
+                }
+            }
+            assert_eq!(stores.claims.claims().links_of(&id), expected, "{parts}");
+            for link in ["a", "b", "c", "d", "e/f"] {
+                let is_there = tree.path("dev").join(link).is_symlink();
+                assert_eq!(is_there, expected.contains(&link), "{link}, {parts}");
+            }
+        }
     }
 }
 
@@ -99,9 +136,7 @@ fn what_an_event_that_ended_half_way_has_left_goes_in_portions_behind_the_record
         stores.turn.begin_short(2);
         stores.perform(&mut Table::new(), JobId(1), &event, effect, facts)
     };
-    let claim = names(&["a", "b", "c", "d"]);
-    let effect =
-        Effect::Links { id: id.clone(), devnode: "/dev/d".into(), priority: 0, release: vec![], claim };
+    let effect = claiming(&id, &["a", "b", "c", "d"]);
     let Err(Need::Turn(progress)) = perform(&effect, &[]) else { panic!("it has time for two") };
     assert_eq!(perform(&effect, &[Fact::Turn(progress)]), Ok(Done::Ok));
     stores.unfinished.end_half_way(&id);
