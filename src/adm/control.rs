@@ -24,7 +24,7 @@ use std::time::Duration;
 pub(super) enum SendError {
     /// Nobody listens.
     NoDaemon(io::Error),
-    /// Who listens speaks another protocol.
+    /// The daemon that listens speaks another protocol.
     OtherProtocol(Option<Peer>),
     /// A text is too long for a datagram.
     TooLong,
@@ -48,7 +48,8 @@ impl fmt::Display for SendError {
     }
 }
 
-/// Sends messages over one connection and waits for the daemon's answer, None: not at all. Who was told.
+/// Sends messages over one connection and waits so long for the daemon's answer; None: not at all. Returns which
+/// daemon took them.
 pub(super) fn send(
     roots: &Roots,
     messages: &[Message],
@@ -195,7 +196,7 @@ pub(super) fn run(parser: &mut Parser, roots: &Roots, _out: Out) -> Outcome {
         let is_mudevd = reach::is_mudevd(roots);
         let told = send(roots, &messages, Some(timeout)).map_err(Stop::failed)?;
         say_who_was_told(told.as_ref(), is_mudevd);
-        // Who does not wait for the answer does not wait for this either.
+        // A caller that does not wait for the answer does not wait for this either.
         if messages.contains(&Message::Reload) && !timeout.is_zero() {
             say_findings(roots);
         }
@@ -203,8 +204,8 @@ pub(super) fn run(parser: &mut Parser, roots: &Roots, _out: Out) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is wrong with the rules, as the daemon says. The daemon was told all the same; another daemon has its
-/// own log.
+/// The faults that mudevd has found in the rules. It has loaded them all the same. Other daemons write such faults to
+/// their logs.
 fn say_findings(roots: &Roots) {
     let Ok(answer) = super::status::ask(roots, "findings") else { return };
     match serde_json::from_slice::<Findings>(&answer) {
@@ -218,7 +219,7 @@ fn say_findings(roots: &Roots) {
     }
 }
 
-/// One who calls this tool means mudevd; that another daemon was told is worth a line.
+/// Users of this tool mean mudevd: a line says that another daemon has taken the message.
 fn say_who_was_told(told: Option<&Peer>, is_mudevd: bool) {
     let Some(peer) = told else { return };
     let level = if is_mudevd { log::Level::Debug } else { log::Level::Info };

@@ -60,7 +60,7 @@ impl From<lexopt::Error> for Stop {
     }
 }
 
-/// For the output; what talks to others says what it could not do.
+/// For errors of the output. Code that talks to another process words its errors itself.
 impl From<io::Error> for Stop {
     fn from(error: io::Error) -> Stop {
         match error.kind() {
@@ -129,7 +129,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         // Parents take a death by SIGPIPE, which this stands for, as success too.
         Err(Stop::ReaderGone) => ExitCode::SUCCESS,
         Err(Stop::Failed(text)) => {
-            // What was printed before the failure comes first; nothing is to be done if it cannot.
+            // The output from before the failure comes first. If it cannot be written, nothing more can be done.
             let _ = out.flush();
             complain(format_args!("{name}: {text}"));
             ExitCode::FAILURE
@@ -138,7 +138,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// A line for the user; nothing is to be done if nobody can read it.
+/// A line for the user. If it cannot be written, nothing more can be done.
 fn complain(text: std::fmt::Arguments) {
     logger::complain(&text.to_string());
 }
@@ -204,7 +204,8 @@ fn other_option(arg: Arg) -> Stop {
     }
 }
 
-/// A word that a subcommand has no use for: udevadm passes over it, so scripts may give one unnoticed.
+/// A word that a subcommand has no use for. udevadm ignores such words, so scripts may pass some without anybody
+/// having noticed.
 fn ignore_word(word: &OsStr) {
     complain(format_args!("Ignoring the argument {word:?}"));
 }
@@ -247,8 +248,8 @@ fn json_value(parser: &mut Parser, out: Out) -> Result<Option<Option<Json>>, Sto
     }
 }
 
-/// Subcommands that speak with the system do nothing in a chroot, where the daemon outside would be
-/// meant by nobody (interop.md 5.1).
+/// Subcommands that speak with the system do nothing in a chroot: a script in there does not mean the daemon outside
+/// (interop.md 5.1).
 fn ignored_in_chroot(verb: &str, roots: &Roots) -> bool {
     if std::env::var_os("SYSTEMD_IGNORE_CHROOT").is_some_and(|v| v == "1") || !roots.in_chroot() {
         return false;

@@ -39,7 +39,7 @@ const RECEIVE_BUFFER: usize = 128 << 20;
 /// The longest message: properties have no limit of their own, netlink has.
 const MESSAGE_MAX: usize = 64 << 10;
 
-/// Who speaks in a netlink group.
+/// The speaker in a netlink group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Speaker {
     Kernel,
@@ -66,8 +66,8 @@ impl Speaker {
     }
 }
 
-/// The users whose messages are believed: root, who we are, and whoever has no number in our user
-/// namespace, which the kernel and root outside of it are (interop.md 2.5, check 5).
+/// The users whose messages are believed: root, our own user, and the user that stands for all those without a number
+/// in our user namespace, since the kernel and root outside of it are among them (interop.md 2.5, check 5).
 #[derive(Debug, PartialEq, Eq)]
 struct Users {
     own: Option<u32>,
@@ -124,7 +124,7 @@ impl Receiver {
         Ok(Receiver { speaker, socket, users: Users::of_this_process(roots), buffer: vec![0; MESSAGE_MAX] })
     }
 
-    /// The next good message; None when nothing is there. What is no message of the speaker is skipped.
+    /// The next good message; None when nothing is there. Skips datagrams that are no messages of the speaker.
     pub(super) fn receive(&mut self) -> Result<Option<Uevent>, Stop> {
         loop {
             match netlink::receive(self.socket.as_fd(), &mut self.buffer) {

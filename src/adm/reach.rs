@@ -1,5 +1,5 @@
-//! Reaching the daemon: who listens at its sockets, whether anybody does, and what to say of one that does not
-//! answer (interop.md 3.1, 3.4).
+//! Reaching the daemon: which process listens at its sockets, if any, and the message about one that does not answer
+//! (interop.md 3.1, 3.4).
 
 use super::complain;
 use crate::daemon::sources::status;
@@ -21,7 +21,7 @@ const VARLINK: &str = "io.systemd.Udev";
 /// A call that is replied to when all events of the kernel are queued, as the classic PING is.
 const VARLINK_PING: &[u8] = b"{\"method\":\"io.systemd.service.Ping\"}\0";
 
-/// Who is at the other end of a socket.
+/// The process at the other end of a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Peer {
     pid: i32,
@@ -31,7 +31,7 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    /// Who listens where this socket is connected to.
+    /// The process that listens at the place to which this socket is connected.
     pub(super) fn of(socket: BorrowedFd, roots: &Roots) -> Option<Peer> {
         let Credentials { pid, .. } = unix::peer_credentials(socket).ok()?;
         let stat = std::fs::read_to_string(roots.proc.join(format!("{pid}/stat"))).unwrap_or_default();
@@ -67,7 +67,7 @@ pub(super) fn nobody_listens(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
 }
 
-/// Why nobody was reached, for people. `who` was looked for.
+/// A message for people: why `who` was not reached.
 pub(super) fn unreached(who: &str, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => format!("no {who} runs here"),
@@ -79,7 +79,7 @@ pub(super) fn unreached(who: &str, error: &io::Error) -> String {
     }
 }
 
-/// Whether what answers here is mudevd.
+/// Whether the daemon that answers here is mudevd.
 pub(super) fn is_mudevd(roots: &Roots) -> bool {
     unix::connect_seqpacket_within(&roots.run.join("udev").join(status::SOCKET), SHORT).is_ok()
 }

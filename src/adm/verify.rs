@@ -37,7 +37,7 @@ Check rules files: those of the system, or the given ones.
 /// Its long options.
 const LONG: &[LongNames] = &[&["resolve-names", "root", "no-summary", "no-style"]];
 
-/// What was asked for.
+/// The options and arguments.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Options {
     resolve_names: ResolveNames,
@@ -98,7 +98,7 @@ pub(super) fn run(parser: &mut lexopt::Parser, roots: &Roots, out: Out) -> Outco
     let mut report = verify(&files, &options, &Accounts::new(&roots));
     report.failed += unread.len();
     report.checked += unread.len();
-    // Findings go where log messages of other tools go, the summary to those who read output.
+    // Findings go to standard error, like log messages; the summary is output.
     if !report.text.is_empty() {
         complain(report.text.trim_end());
     }
@@ -108,7 +108,7 @@ pub(super) fn run(parser: &mut lexopt::Parser, roots: &Roots, out: Out) -> Outco
     Ok(if report.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What was read, and a message for each file that could not be.
+/// The files that were read, and a message for each that could not be read.
 type Read = (Vec<SourceFile>, Vec<String>);
 
 /// Reads the given files and folders, or those of the system.
@@ -157,7 +157,7 @@ fn locate(path: &Path, options: &Options, system: &RuleFiles) -> PathBuf {
     })
 }
 
-/// What is to be printed.
+/// The lines to print.
 #[derive(Debug, Default)]
 struct Report {
     text: String,

@@ -182,7 +182,7 @@ fn bad(text: &[u8], tried: &[BString]) -> Stop {
     ))
 }
 
-/// Where the device was looked for, if that is not what was written.
+/// The path at which the device was looked for, if the user wrote another one.
 fn tried_text(text: &[u8], tried: &[BString]) -> String {
     match tried {
         [] => String::new(),

@@ -33,7 +33,7 @@ pub struct Told {
 }
 
 impl Told {
-    /// Reads the files. May wait for their file systems, but not for who writes a FIFO.
+    /// Reads the files. May wait for their file systems, but not for a process that is to write into a FIFO.
     pub fn read(roots: &Roots) -> Told {
         Told { machine_id: machine_id(roots), os_release: os_release(roots) }
     }

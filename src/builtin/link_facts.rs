@@ -2,7 +2,7 @@
 //! the real one, from the files of that tree.
 //!
 //! From the table nothing is copied. The four attributes that are in no message are not here
-//! (builtins.md 3.2): whoever needs one reads it.
+//! (builtins.md 3.2): a builtin that needs one reads it.
 
 use super::value::{parse_decimal, parse_number};
 use crate::links::Link;

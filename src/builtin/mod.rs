@@ -84,7 +84,8 @@ impl Builtins {
         self.scheme
     }
 
-    /// What runs a builtin; None for one that is not written. This is the list of those that are.
+    /// The function that runs a builtin; None for one that is not written. This match is the list of the written
+    /// ones.
     fn written(builtin: BuiltinName) -> Option<BuiltinFn> {
         Some(match builtin {
             BuiltinName::NetDriver => Builtins::net_driver,
@@ -116,7 +117,7 @@ impl Builtins {
             .collect()
     }
 
-    /// Tries a call: its result, or what it needs to know first.
+    /// Tries a call: returns its result, or the need that must be met before the next try.
     pub fn run(&self, call: &Call, sysfs: &Sysfs, links: &Table) -> Result<BuiltinResult, Need> {
         match Builtins::written(call.builtin) {
             Some(run) => run(self, call, sysfs, links),
@@ -184,8 +185,8 @@ impl Builtins {
         })
     }
 
-    /// ID_NET_DRIVER, if no rule has asked for it: rules from before net_driver existed leave that to
-    /// net_setup_link, and .link files and other rules want to know it.
+    /// ID_NET_DRIVER, if no rule has imported it. Older rules, from before net_driver existed, leave that to
+    /// net_setup_link; .link files and other rules compare with it.
     fn driver_not_asked_for(&self, call: &Call, sysfs: &Sysfs, links: &Table) -> Result<BuiltinResult, Need> {
         match call.event.properties.get("ID_NET_DRIVER") {
             Some(_) => Ok(success(vec![])),
@@ -193,7 +194,8 @@ impl Builtins {
         }
     }
 
-    /// Calls `then` with what is known of the event's link; with None if it is gone or no link.
+    /// Calls `then` with the facts of the event's interface; with None if the interface is gone, or if the device is
+    /// none.
     fn with_link(
         &self,
         call: &Call,
@@ -207,7 +209,7 @@ impl Builtins {
         }
         let asked = call.facts.contains(&Fact::Link);
         match links.lookup(ifindex) {
-            // Something was lost: the row may be of before.
+            // Messages were lost, so the row may be out of date.
             Lookup::Known(_) if !asked && !links.is_fresh(ifindex, Mark::ANY) => {
                 Err(Need::FreshLink { ifindex, statistics: false })
             }
@@ -219,12 +221,13 @@ impl Builtins {
     }
 }
 
-/// The helper's answer; None: it was not asked. What it cannot tell is empty.
+/// The permanent address by the helper's answer: empty if the helper cannot tell it, None if it was not asked yet.
 fn permanent_address<'a>(call: &Call<'a>) -> Option<&'a [u8]> {
     call.facts.iter().find_map(|fact| match fact {
         Fact::Helper(OperationReply::Address(Ok(address))) => Some(address.as_slice()),
         Fact::Helper(OperationReply::Address(Err(_))) => Some(&[]),
-        // A helper hung or died over this or another question: what else could hang on the interface is not asked.
+        // A helper hung or died over this or another question, so nothing more that could hang is asked of the
+        // interface.
         Fact::Helper(reply) if reply.is_none() => Some(&[]),
         _ => None,
     })

@@ -18,7 +18,7 @@ use std::collections::HashMap;
 /// Answers kept at most; beyond, one question per event.
 const DRIVERS_MAX: usize = 4096;
 
-/// What the driver is a constant of.
+/// Interfaces of the same origin have the same driver.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Origin {
     /// IFLA_INFO_KIND.
@@ -54,7 +54,7 @@ pub(super) fn run(
         return Ok(BuiltinResult::default());
     }
     if !roots.sys_is_real() {
-        // The kernel knows nothing of this tree; the bound driver is what it would mostly say.
+        // The kernel knows nothing of this tree. Mostly it would name the bound driver.
         return Ok(result(parent_driver(sysfs, event)));
     }
     let Some(ifindex) = event.device.ifindex else { return Ok(BuiltinResult::default()) };
@@ -72,7 +72,7 @@ pub(super) fn run(
     }
     let answer = call.facts.iter().find_map(|fact| match fact {
         Fact::Driver(answer) => Some(answer.clone()),
-        // What a helper hung over may hang again.
+        // A question over which a helper hung may hang again.
         Fact::Helper(reply) if reply.is_none() => Some(Err(Errno(libc::ETIMEDOUT))),
         _ => None,
     });

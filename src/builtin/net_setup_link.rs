@@ -1,10 +1,10 @@
 //! net_setup_link: applies the first .link file that matches (builtins.md 1.3, 2.3 to 2.5).
 //!
 //! The wanted name and alternative names are returned; the rules decide whether they become NAME, and
-//! the event renames at its end. Everything else goes in one request to the kernel, which is not sent
-//! when the link has all of it already, as the kernel says when asked. What must stay true: a veth under the
-//! default file costs two attributes (`addr_assign_type`, `name_assign_type`) and none where the file does
-//! not ask for them.
+//! the event renames at its end. Everything else goes in one request to the kernel, which is not sent if the kernel,
+//! asked for a fresh row, shows that the interface has all of it already. What must stay true: a veth under the
+//! default file costs two attributes (`addr_assign_type`, `name_assign_type`) and none where the file does not ask
+//! for them.
 
 use super::call::{Call, success};
 use super::link_facts::{LinkFacts, NAME_MAX};
@@ -130,7 +130,7 @@ impl Setup<'_> {
         parse_number(&self.context.sysfs.value(&self.event.device.devpath, attribute.as_bytes())?)
     }
 
-    /// What differs from what the link has.
+    /// The settings that differ from those of the interface.
     fn settings(&self, messages: &mut Vec<String>) -> Settings {
         let wanted = &self.file.wanted.settings;
         let link = self.link;
@@ -147,9 +147,9 @@ impl Setup<'_> {
         }
     }
 
-    /// Whether something that the file wants is not set because the link has it by its row. The kernel changes
-    /// the alias of a link that is down, and drivers change what they like, without a message: who has it is asked
-    /// for before it counts.
+    /// Whether the request leaves something out because the interface has it already, by its row. The kernel changes
+    /// the alias of an interface that is down without a message, and drivers change values without one. So the kernel
+    /// is asked for a fresh row before the row counts.
     fn leaves_out(&self, settings: &Settings) -> bool {
         let wanted = &self.file.wanted;
         let fixed = wanted.mac.is_some() && wanted.mac_policy == MacPolicy::None;
@@ -299,7 +299,7 @@ impl Setup<'_> {
     }
 }
 
-/// Paths with `:` between; what would be taken for one inside a path is written as `\xHH`.
+/// Paths with `:` between. Bytes of a path that a reader would take for such a separator are written as `\xHH`.
 fn join_paths(paths: &[BString]) -> BString {
     let mut text = BString::default();
     for path in paths {

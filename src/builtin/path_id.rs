@@ -1,8 +1,8 @@
 //! path_id: the shortest path that says where a device is plugged in (builtins.md 1.4).
 //!
 //! The walk goes from the device to the root and puts a component in front for each bus it knows.
-//! What must stay true: names of links in `/dev/disk/by-path` come from here, so a component once
-//! given must never change.
+//! What must stay true: names of symlinks in `/dev/disk/by-path` come from here, so a component once given must never
+//! change.
 
 use super::call::success;
 use super::value::{parse_decimal, parse_hex};
@@ -76,7 +76,7 @@ fn path_tag(path: &[u8]) -> BString {
 enum Next {
     /// Above this device.
     Above(usize),
-    /// It ends: what was collected is judged.
+    /// The walk ends: the components so far decide.
     End,
 }
 
@@ -429,7 +429,7 @@ impl Walk<'_> {
         Some(Next::Above(at))
     }
 
-    /// Hosts are numbered as they come; what lasts is the distance to the first one of the adapter.
+    /// Hosts are numbered as they come. Only the distance to the first host of the adapter stays the same.
     fn scsi_default(&mut self, at: usize) -> Option<Next> {
         let [host_number, bus, target, lun] = scsi_numbers(&sysname(self.devpath(at)))?;
         let host = self.scsi_above(at, "scsi_host")?;
@@ -465,7 +465,7 @@ fn scsi_numbers(sysname: &[u8]) -> Option<[u32; 4]> {
     numbers?.try_into().ok()
 }
 
-/// `lun-1`, or the eight bytes of the address method for what is beyond 255.
+/// `lun-1`, or the eight bytes of the address method for a number beyond 255.
 fn scsi_lun(number: &[u8]) -> Option<String> {
     let lun: u64 = number.to_str().ok()?.parse().ok()?;
     Some(match lun {

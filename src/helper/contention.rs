@@ -1,10 +1,11 @@
 //! When the request helper rests because somebody else keeps the RTNL lock.
 //!
-//! Who waits for RTNL while its owner runs on another processor does not sleep: the kernel has it spin until the owner
-//! lets go (kernel, kernel/locking/mutex.c, "optimistic spinning"). While somebody creates hundreds of interfaces in
-//! a row, each change of ours spins for about as long as one creation takes, and costs five to ten times the CPU that
-//! it needs. So a change that was dear is followed by a rest, in which the next changes gather; they are cheap once the
-//! creator pauses. Rests in a row are bounded: whoever keeps the lock busy for ever must not hold up events.
+//! A process that waits for RTNL while its owner runs on another processor does not sleep: the kernel lets it spin
+//! until the owner lets go (kernel, kernel/locking/mutex.c, "optimistic spinning"). While somebody creates hundreds
+//! of interfaces in a row, each change of ours spins for about as long as one creation takes, and costs five to ten
+//! times the CPU that it needs. So a change that was dear is followed by a rest, in which the next changes gather;
+//! they are cheap once the creator pauses. Rests in a row are bounded: a process that keeps the lock busy for ever
+//! must not hold up events.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use std::time::Duration;
 const DEAR: Duration = Duration::from_micros(30);
 /// Some creations of an interface.
 const REST: Duration = Duration::from_millis(1);
-/// All rests in a row: what an event may wait longer by this.
+/// All rests in a row. So much longer may an event wait.
 const MAX_RESTS: u32 = 20;
 
 /// Counts rests in a row.

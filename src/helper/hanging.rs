@@ -2,8 +2,8 @@
 //! do so for ever, and keeps its device from costing a second one.
 //!
 //! Must stay true: each is said once when it hangs and once when it has ended; one that was killed a moment ago does
-//! not count as one that hangs; their number is bounded by who asks [`Hanging::without_place`] before another helper
-//! gets work.
+//! not count as one that hangs. The pool bounds their number: it asks [`Hanging::without_place`] before another
+//! helper gets work.
 
 use super::subject::Subject;
 use crate::model::Now;
@@ -54,7 +54,7 @@ pub struct Hanging {
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct SlowHelper {
     pub pid: i32,
-    /// What it does, and to whom.
+    /// Its operation, and the device or file concerned.
     pub work: String,
     /// When it began, in seconds of CLOCK_MONOTONIC.
     pub since: f64,
@@ -81,8 +81,8 @@ impl Hanging {
         self.killed.push(Killed { child, socket, subject, since, killed: now, is_said: false });
     }
 
-    /// Forgets those that have ended, says who hangs; if it is time to look. Returns the sockets of those that have
-    /// ended, and what they have worked on.
+    /// Forgets those that have ended and logs which hang, if it is time to look. Returns the sockets of those that
+    /// have ended, and the devices or files that they have worked on.
     #[must_use = "there may be an open disk in it"]
     pub fn look(&mut self, now: Now) -> Vec<(OwnedFd, Subject)> {
         if self.timeout().is_none_or(|at| at > now) {

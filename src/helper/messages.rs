@@ -101,8 +101,8 @@ pub fn pack(reply: &OperationReply) -> (Vec<u8>, Option<OwnedFd>) {
     }
 }
 
-/// The reply of a message and of the file that came with it, and what the reply itself brings open; None for anything
-/// else, and where that has not come.
+/// The reply of a message and of the file that came with it, and the open file that the reply passes on; None for
+/// anything else, and where that has not come.
 pub fn unpack(bytes: &[u8], passed: Option<OwnedFd>) -> Option<(OperationReply, Option<OwnedFd>)> {
     let (&kind, rest) = bytes.split_first()?;
     if kind & LONG != 0 {

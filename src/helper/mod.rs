@@ -7,9 +7,10 @@
 //!         reply   <-- one message ---------------  (may wait for hardware, locks, RTNL)
 //! ```
 //!
-//! An operation may come with an open file; then a second message says that the daemon's own is closed. So
-//! may a reply, which makes what was opened elsewhere ours; then a second message says that the daemon has it. Whoever
-//! closes an open disk last may have to wait, and that must be a helper: until then it keeps its own.
+//! An operation may come with an open file; then a second message says that the daemon's own is closed. So may a
+//! reply: it brings a file that the helper has opened, and a second message says that the daemon has it. The last
+//! close of a disk may have to wait, and a helper must be the one that waits: until that second message it keeps its
+//! own descriptor.
 //!
 //! A helper ends when its socket is closed. One that is past its deadline is killed; the next
 //! request starts another.
@@ -68,7 +69,7 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
     }
 }
 
-/// Says why; who reads the daemon's log may hold up a helper as little as the daemon.
+/// Logs why the helper ends. The reader of the log must hold up a helper as little as the daemon.
 fn fail(text: &str) -> ExitCode {
     complain_at_once(&format!("{PROGRAM_NAME}: {text}"));
     ExitCode::FAILURE
@@ -84,7 +85,7 @@ fn serve_operations(socket: BorrowedFd) -> std::io::Result<()> {
         }
         let operation = messages::decode(&buffer[..received.len]).filter(|_| !received.truncated);
         if passed.is_some() {
-            // Not before the daemon has closed its own: what we close is to be the last.
+            // Not before the daemon has closed its own: our close must be the last one.
             sys::unix::receive(socket, &mut [0; GO.len()])?;
         }
         let (reply, opened) = match operation {

@@ -1,4 +1,5 @@
-//! The daemon's side of the helpers: who works on what, who waits, who is past its time.
+//! The daemon's side of the helpers: which helper works on which request, which requests wait, and which helpers are
+//! past their time.
 //!
 //! Knows nothing of the loop: the loop watches the sockets it is told of ([`Register`]), says when
 //! one is readable ([`Pool::on_readable`]) and when time went on ([`Pool::on_time`]).
@@ -55,7 +56,7 @@ const START_PAUSE: Duration = Duration::from_secs(1);
 /// asks for one thing at a time, so this is more than jobs can be.
 const MAX_WAITING: usize = 4096;
 
-/// What nobody waits for (a disk to be closed) may take so long before its helper is killed.
+/// An operation whose end no job waits for (closing a disk) may take so long before its helper is killed.
 const ABANDONED_LIMIT: Duration = Duration::from_secs(180);
 
 /// A helper without work ends after this time.
@@ -134,7 +135,7 @@ impl From<Operation> for Order {
     }
 }
 
-/// What came of it, and the open file that the reply brings.
+/// The reply, and the open file that it brings.
 #[derive(Debug)]
 pub struct Delivery<C> {
     pub caller: C,
@@ -149,7 +150,8 @@ impl<C> Delivery<C> {
 }
 
 struct Request<C> {
-    /// Who waits for the reply, until when; None for what must be done though nobody waits for it any more.
+    /// The job that waits for the reply, and until when; None if the operation must be done though no job waits for
+    /// it any more.
     caller: Option<(C, Now)>,
     order: Order,
     subject: Subject,
@@ -350,7 +352,7 @@ impl<C> Pool<C> {
                     match idle {
                         // It has died since its last work; that is not the fault of the next.
                         Some(_) => self.waiting.insert(next, request),
-                        // What cannot be sent to a fresh helper either is not tried for ever.
+                        // A request that cannot be sent to a fresh helper either is not tried for ever.
                         None if request.caller.is_some() => self.give_up(request, OperationReply::Died),
                         None => return self.waiting.push_back(request),
                     }
@@ -359,7 +361,7 @@ impl<C> Pool<C> {
         }
     }
 
-    /// Replies to those whose device does not answer.
+    /// Replies to requests for a device that does not answer.
     fn refuse(&mut self, now: Now) {
         self.look_at_hanging(now);
         for for_disks in [false, true] {
@@ -378,7 +380,7 @@ impl<C> Pool<C> {
         }
     }
 
-    /// Which request is next: the first whose device nobody works on, and of whose kind not enough helpers work.
+    /// The next request: the first one whose device no helper works on, and whose kind has a place free.
     fn next_request(&self) -> Option<usize> {
         if self.waiting.is_empty() {
             return None;
@@ -418,7 +420,7 @@ impl<C> Pool<C> {
         Ok(id)
     }
 
-    /// Takes a helper out; who waits for its work gets a reply from the caller of this.
+    /// Takes a helper out. The caller sends a reply to the job that waits for its work.
     fn end(&mut self, id: u64, now: Now) {
         let Some(helper) = self.helpers.remove(&id) else { return };
         if let Err(error) = helper.child.signal(libc::SIGKILL) {
@@ -436,7 +438,8 @@ impl<C> Pool<C> {
         }
     }
 
-    /// What a helper that has ended had sent in reply. To close its socket would close what is passed with it.
+    /// The reply that a helper had sent before it ended. Closing its socket unread would close the file that is
+    /// passed with it.
     fn take_late(&mut self, socket: BorrowedFd, subject: &Subject, now: Now) {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.resize(MAX_MESSAGE, 0);
@@ -474,7 +477,7 @@ impl<C> Pool<C> {
             helper.idle_since = now;
             match (helper.work.take(), received) {
                 (Some(work), Some((bytes, passed))) => {
-                    // Where we had no descriptor left for what was passed, the helper closes it at its end.
+                    // Where we had no descriptor left for the file that was passed, the helper closes it at its end.
                     let unpacked = messages::unpack(bytes, passed);
                     let lends = matches!(unpacked, Some((_, Some(_))));
                     if unpacked.is_none() || (lends && unix::send(helper.socket.as_fd(), super::GO).is_err())
@@ -501,8 +504,8 @@ impl<C> Pool<C> {
         self.assign(now, register);
     }
 
-    /// Ends what is past its deadline and helpers that have nothing to do. What a helper has sent by now is its reply
-    /// all the same.
+    /// Ends helpers that are past their deadline and those that have nothing to do. A reply that a helper has sent by
+    /// now counts all the same.
     pub fn on_time(&mut self, now: Now, register: &dyn Register) {
         let is_late = |h: &Helper<C>| h.work.as_ref().is_some_and(|work| work.deadline() <= now);
         let late: Vec<u64> = self.helpers.iter().filter(|(_, h)| is_late(h)).map(|(&id, _)| id).collect();

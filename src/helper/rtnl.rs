@@ -4,11 +4,11 @@
 //! Protocol on the SEQPACKET socket of file descriptor 0: each datagram in is one or more raw netlink
 //! requests (links/request.rs), each datagram out is one raw datagram of the kernel's reply, up to and
 //! including the one that ends it (NLMSG_ERROR, NLMSG_DONE, or the single row of a request for one). Requests
-//! are served one after the other, in order; one with a [`GIVE_BY`] in front is not begun past that time, so
-//! who sees that the one before it had no end by then knows that it never will be. [`ASK_DRIVER`] is for the helper itself: ethtool takes the same
-//! lock, and a driver that hangs in it holds up all other requests anyway. Whatever goes wrong here is told as an
-//! NLMSG_ERROR with the request's sequence number: **every request gets an end**, so the loop needs no second
-//! way to learn of failures, but the closing of the socket.
+//! are served one after the other, in order; one with a [`GIVE_BY`] in front is not begun past that time, so once
+//! that time is over and the request before it has not ended, it is certain never to be begun. [`ASK_DRIVER`] is for
+//! the helper itself: ethtool takes the same lock, and a driver that hangs in it holds up all other requests anyway.
+//! Whatever goes wrong here is told as an NLMSG_ERROR with the request's sequence number: **every request gets an
+//! end**, so the loop needs no second way to learn of failures, but the closing of the socket.
 
 use super::contention::Contention;
 use crate::links::wire::{self, *};
@@ -26,7 +26,7 @@ const BUFFER: usize = 64 * 1024;
 /// Serves the socket until its other end closes.
 pub fn serve_rtnl(client: BorrowedFd<'_>) -> io::Result<()> {
     let route = netlink::open_route(true)?;
-    // Where that is not allowed, what is longer than the usual limit is answered with EMSGSIZE.
+    // Where that is not allowed, a request longer than the usual limit is answered with EMSGSIZE.
     let _ = netlink::set_send_buffer(client, DATAGRAM_MAX);
     // Woken by the end of somebody's hold of RTNL, we need not take that one's processor away at once. That it could not be
     // had changes nothing else.
@@ -49,9 +49,8 @@ pub fn serve_rtnl(client: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// Serves all requests of a datagram; false if it does not end with one. Of what was longer than our buffer the last
-/// one is cut, and answered as too long. `reply` is room for what the kernel
-/// answers.
+/// Serves all requests of a datagram; false if it does not end with one. Where the datagram was longer than our
+/// buffer, its last request is cut, and answered as too long. `reply` is room for what the kernel answers.
 fn serve_datagram(
     client: BorrowedFd,
     route: BorrowedFd,
@@ -161,7 +160,7 @@ fn forward(
             return Err(Failed::Kernel(io::Error::from_raw_os_error(libc::EMSGSIZE)));
         }
         let datagram = buffer.get(..received.len).unwrap_or_default();
-        // What is left of an earlier request that failed half-way.
+        // Replies that are left of an earlier request that failed half-way.
         let mut frames = wire::frames(datagram).map_while(Result::ok).peekable();
         if frames.peek().is_some_and(|frame| frame.seq != request.seq) {
             continue;
@@ -204,7 +203,7 @@ impl Request {
         Some(Request { header, seq, single: !dump && flags & NLM_F_ACK == 0 })
     }
 
-    /// One whose header is all that can be trusted.
+    /// A request of which nothing but the header can be trusted.
     fn of_cut(bytes: &[u8]) -> Option<Request> {
         let header = *bytes.first_chunk::<HEADER>()?;
         let is_longer = wire::read_u32(bytes, 0)? as usize > bytes.len();

@@ -1,4 +1,4 @@
-//! What an operation works on: who must not be asked twice while it does not answer.
+//! The device or file that an operation works on, so that none is asked twice while it does not answer.
 
 use crate::model::operation::Operation;
 use bstr::{BString, ByteSlice};
@@ -9,7 +9,8 @@ pub struct Subject {
     /// For people: what is done to `object`.
     pub verb: &'static str,
     pub object: BString,
-    /// What would hang again: a device, by node or syspath, or a file. Empty for operations on many.
+    /// The device (by node or syspath) or file over which another helper would hang too. Empty for operations on
+    /// many.
     pub device: BString,
     pub is_for_disk: bool,
 }

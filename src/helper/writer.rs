@@ -1,12 +1,12 @@
-//! A helper that writes what it is sent to a file that may answer late: a trace, or a log on a disk or in a
-//! network (`--ready-fd` too). The daemon's end of the socket takes what there is room for and never waits.
+//! A helper that writes to a file that may answer late: a trace, or a log on a disk or in a network (`--ready-fd`
+//! too). The daemon sends it as much as the socket has room for, and never waits.
 //!
 //! Must stay true: once it is started, nobody but the helper has the file open. Closing any descriptor of a file may
 //! wait as writing does. So one that ends is not started again: nobody has the file to give to it.
 //!
-//! The first message says which and passes the file. Each further one is written to it; the end of file is the
-//! end. When a trace can no longer be written, one message with the number of the error goes back. A log goes
-//! on: what it lost is counted and said when there is room again.
+//! The first message names the kind of the file and passes it. Each further one is written to it; the end of file is
+//! the end. When a trace can no longer be written, one message with the number of the error goes back. A log goes on:
+//! what it lost is counted and said when there is room again.
 
 use super::pool::Launcher;
 use crate::model::Errno;
@@ -22,7 +22,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// Bytes of one message at most.
 pub const MAX_PIECE: usize = 64 * 1024 + 1;
 
-/// What is written.
+/// The kind of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     Trace,
@@ -38,7 +38,7 @@ impl Content {
     }
 }
 
-/// Starts a writer for an open file; returns it and the non-blocking socket for what is to be written.
+/// Starts a writer for an open file; returns it, and the non-blocking socket over which the text goes to it.
 pub fn start(launcher: &Launcher, content: Content, file: BorrowedFd) -> io::Result<(Child, OwnedFd)> {
     let (child, socket) = launcher.start(super::WRITER)?;
     pass_file(socket.as_fd(), content, file)?;
@@ -50,8 +50,8 @@ pub(crate) fn pass_file(socket: BorrowedFd, content: Content, file: BorrowedFd) 
     unix::send_passing(socket, content.word(), Some(file))
 }
 
-/// Serves a writer's socket. What was sent before the daemon died is written too: of a crash the end of the
-/// trace tells most.
+/// Serves a writer's socket. It also writes all that was sent before the daemon died: the end of a trace tells most
+/// about a crash.
 pub fn serve_writer(socket: BorrowedFd) -> io::Result<()> {
     process::outlive_parent();
     let mut buffer = vec![0; MAX_PIECE];

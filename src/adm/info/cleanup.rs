@@ -1,5 +1,5 @@
-//! `info --cleanup-db` (interop.md 1.12): before a switch of the root, what is known of devices is
-//! forgotten, but for the records that a rule marked to be kept (OPTIONS="db_persist").
+//! `info --cleanup-db` (interop.md 1.12): before a switch of the root this removes the records of devices, but for
+//! those that a rule has marked to be kept (OPTIONS="db_persist").
 
 use super::super::Stop;
 use std::collections::HashSet;
@@ -56,7 +56,7 @@ fn clean_data(dir: &Path, kept: &mut HashSet<OsString>) -> io::Result<()> {
     result
 }
 
-/// Removes what is there but a directory that is not empty, which is nobody's record or entry and stays, as with udev.
+/// Removes a record or an entry. A directory that is not empty is neither and stays, as with udev.
 fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::IsADirectory => match fs::remove_dir(path) {

@@ -100,7 +100,7 @@ impl Query {
     }
 }
 
-/// What is to be done; the last option that chooses wins. `-q` is none of them: it only says which query.
+/// The action that the options choose; the last of these wins. `-q` chooses none, it only names the query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Task {
     Query,

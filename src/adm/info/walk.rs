@@ -12,7 +12,7 @@ use std::os::unix::fs::PermissionsExt;
 /// Files that are no attributes to match, whatever their content.
 const SKIPPED: [&[u8]; 7] = [b"uevent", b"dev", b"modalias", b"resource", b"driver", b"subsystem", b"module"];
 
-/// Reading this one makes a new device (zram-control), which nobody wants who only looks.
+/// Reading this one makes a new device (zram-control), and a user who only looks wants none.
 const ACTS_WHEN_READ: &[u8] = b"hot_add";
 
 /// Directories of attributes within each other: power, queues/rx-0 and the like.
@@ -112,7 +112,7 @@ fn collect(
     }
 }
 
-/// The value as it is shown; None for what is not worth showing.
+/// The value as it is shown; None if it is not worth showing.
 fn value(devices: &Devices, devpath: &BStr, name: &BStr) -> Option<BString> {
     match devices.sysfs.read_attr(devpath, name) {
         Ok(value) if value.starts_with(b"/") => None,
@@ -122,8 +122,8 @@ fn value(devices: &Devices, devpath: &BStr, name: &BStr) -> Option<BString> {
     }
 }
 
-/// One object: DEVPATH, the keys that match the device, and its attributes as an object; null for what
-/// there is not. Bytes that are no UTF-8 are replaced.
+/// One object: DEVPATH, the keys that match the device, and its attributes as an object; null for a key that the
+/// device does not have. Bytes that are no UTF-8 are replaced.
 struct AsJson<'a> {
     step: &'a Step,
     is_parent: bool,

@@ -1,5 +1,5 @@
-//! What `test --json` prints (interop.md 5.5): keys and their order are those of 262; what there is not, is
-//! left out.
+//! What `test --json` prints (interop.md 5.5): keys and their order are those of 262; a key without a value is left
+//! out.
 
 use super::{command_of, sorted};
 use crate::engine::job::node_change;

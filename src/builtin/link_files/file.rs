@@ -57,7 +57,7 @@ pub enum MacPolicy {
     Random,
 }
 
-/// The `[Link]` section: what a file wants of a link. None and empty: leave alone.
+/// The `[Link]` section: what a file wants of an interface. None and empty mean: leave alone.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     /// Alias, MTU and queues, but for the address.

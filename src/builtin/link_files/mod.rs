@@ -40,7 +40,7 @@ pub struct LinkFiles {
     pub asks_permanent_address: bool,
 }
 
-/// What tells that a file is another one now.
+/// What differs when a file has changed.
 #[derive(Debug, PartialEq, Eq)]
 struct Stamp {
     path: PathBuf,
@@ -79,12 +79,12 @@ impl Texts {
 }
 
 impl LinkFiles {
-    /// Reads all files, and makes sense of them. May wait.
+    /// Reads and parses all files. May wait.
     pub fn load(host: &Host) -> (LinkFiles, Vec<String>) {
         LinkFiles::parse(&Texts::read(&host.roots), host)
     }
 
-    /// Makes sense of what was read, on this host. The messages are for the log.
+    /// Parses the texts for this host. The messages are for the log.
     pub fn parse(texts: &Texts, host: &Host) -> (LinkFiles, Vec<String>) {
         let mut log = Vec::new();
         let files: Vec<LinkFile> =

@@ -94,7 +94,7 @@ impl<'a> Parser<'a> {
         Parser { host, matching: Matching::default(), wanted: Wanted::default(), later: vec![] }
     }
 
-    /// Takes one assignment; what is wrong with it.
+    /// Takes one assignment; returns a complaint if something is wrong with it.
     pub(super) fn assign(&mut self, assignment: &Assignment) -> Option<Complaint> {
         let Assignment { line, section, key, value, .. } = assignment;
         let taken = match section.as_str() {

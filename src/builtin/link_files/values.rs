@@ -55,7 +55,7 @@ pub(super) fn parse_size(text: &str) -> Option<u32> {
         _ => return None,
     };
     let whole: u64 = whole.parse().ok()?;
-    // What is behind the ninth digit is worth a byte at most.
+    // Digits behind the ninth are worth a byte at most.
     let fraction = &fraction[..fraction.len().min(9)];
     let part = match fraction {
         "" => 0,

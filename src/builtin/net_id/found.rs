@@ -3,7 +3,7 @@
 use crate::builtin::value::{parse_decimal, parse_hex};
 use bstr::{BString, ByteSlice};
 
-/// What was read, in the words of the namers.
+/// What was read: one field for each kind of name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
     /// The permanent address.

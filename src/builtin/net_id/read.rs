@@ -293,7 +293,7 @@ impl<'a> Net<'a> {
         Some(self.below_pci(&above[at..], specifier))
     }
 
-    /// The names of the PCI device among these ancestors, with a specifier for what is below it.
+    /// The PCI device among these ancestors, and the specifier of the device of another bus below it.
     fn below_pci(&self, above: &[ParentDevice], specifier: BString) -> BusFound {
         let pci = above.iter().find(|parent| parent.subsystem == "pci");
         let pci = pci.map(|pci| self.pci_place(&self.pci_owner(pci.devpath.clone())));
