@@ -1,5 +1,5 @@
-//! The text of a sysfs file of a network device from its row, exactly as the file shows it, or who else
-//! can tell. Mapping: builtins.md 3.1; what is in no message: 3.2.
+//! The text of a sysfs file of a network device from its row, exactly as the file shows it, or where else to ask.
+//! Mapping: builtins.md 3.1; attributes that are in no message: 3.2.
 //!
 //! Columns that change *silently*, without a notification, are used only from a row that is fresh for the
 //! caller's mark ([`Table::mark`]). Measured on kernel 6.18:

@@ -52,8 +52,8 @@ pub const STATISTICS: [&str; 24] = [
     "rx_nohandler",
 ];
 
-/// Decodes the payload of an RTM_NEWLINK or RTM_DELLINK. None for what is no link: another family
-/// (a bridge port tells of its bridge side as AF_BRIDGE, with an RTM_DELLINK on release), no index.
+/// Decodes the payload of an RTM_NEWLINK or RTM_DELLINK. None if the message is not about a link: another family (a
+/// bridge port tells of its bridge side as AF_BRIDGE, with an RTM_DELLINK on release), no index.
 pub fn link(payload: &[u8]) -> Result<Option<LinkMessage<'_>>, Malformed> {
     let (Some(&family), Some(hardware), Some(ifindex), Some(flags)) =
         (payload.first(), read_u16(payload, 2), read_u32(payload, 4), read_u32(payload, 8))

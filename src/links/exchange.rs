@@ -3,14 +3,14 @@
 //! Must stay true:
 //!
 //! * The two rules of [`super::table`]: requests leave right after the socket of notifications was found empty
-//!   ([`Exchange::issue`]), replies wait until it was found empty once more ([`Exchange::caught_up`]). Where a
-//!   request or a reply lies meanwhile does no harm.
+//!   ([`Exchange::issue`]), replies wait until it was found empty once more ([`Exchange::caught_up`]). It does no
+//!   harm where a request or a reply lies meanwhile.
 //! * Every errand ends once ([`Ended`]), also one whose request could not be sent ([`Exchange::was_not_sent`]).
 //! * *A change that ended as failed is not carried out later.* The helper works on requests in order and gives
 //!   none to the kernel past its deadline ([`wire::GIVE_BY`]). So of those sent only the oldest may be
 //!   in the kernel's hands; the others are withdrawn at their deadlines, as are those not sent. The oldest change
 //!   is waited for as long as it takes: nothing can call it back, not even the death of the helper.
-//! * What a helper that died has left is asked again of the next one, once: reading does no harm, and each
+//! * Requests that a dead helper has left unanswered are given to the next one, once: reading does no harm, and each
 //!   change of ours leads to the same when it is made twice.
 
 use super::table::{Change, Origin, Table};
@@ -27,7 +27,7 @@ const TRIES: u8 = 2;
 /// For a change that a dead helper may have made: time to learn what became of it.
 const SECOND_TRY: Duration = Duration::from_secs(30);
 
-/// What is wanted of the kernel. `W` names who asked.
+/// A question or change for the kernel. `W` names the asker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Errand<W> {
     /// All links: [`Exchange::want_dump`].
@@ -80,7 +80,7 @@ struct Waiting<W> {
 #[derive(Clone, Debug)]
 struct Sent<W> {
     seq: u32,
-    /// None: it has ended for who asked, and the helper is still to answer.
+    /// None: the errand has ended for the asker, but the helper has not answered yet.
     errand: Option<Errand<W>>,
     since: Now,
     deadline: Now,
@@ -264,8 +264,8 @@ impl<W> Exchange<W> {
         self.table.wants_dump() && !self.dump_waits
     }
 
-    /// Whether there is something to issue, once the socket of notifications is empty. What has been with the
-    /// helper past its deadline holds up everything: the helper is at it still.
+    /// Whether there is something to issue, once the socket of notifications is empty. A request that the helper has
+    /// had past its deadline holds up all others: the helper still works on it.
     pub fn has_waiting(&self, now: Now) -> bool {
         !self.waiting.is_empty() && self.sent.front().is_none_or(|sent| sent.deadline > now)
     }
@@ -310,7 +310,7 @@ impl<W> Exchange<W> {
         Some(datagram)
     }
 
-    /// The last datagram of [`Exchange::issue`] cannot be sent: who asked for what is in it is told so.
+    /// The last datagram of [`Exchange::issue`] cannot be sent: the errands in it end so.
     pub fn was_not_sent(&mut self, errno: Errno) {
         let at = self.sent.len().saturating_sub(std::mem::take(&mut self.issued));
         for sent in self.sent.split_off(at) {
@@ -368,7 +368,7 @@ impl<W> Exchange<W> {
         std::mem::take(&mut self.changes)
     }
 
-    /// What has ended since the last call.
+    /// The errands that have ended since the last call.
     pub fn take_ended(&mut self) -> Vec<Ended<W>> {
         std::mem::take(&mut self.ended)
     }

@@ -1,16 +1,17 @@
-//! The link table, without I/O (ARCHITECTURE.md, "The link table"; builtins.md section 3): what the
-//! kernel's RTM_NEWLINK messages say of network interfaces, and the text that sysfs would show for it.
+//! The link table, without I/O (ARCHITECTURE.md, "The link table"; builtins.md section 3): the facts about network
+//! interfaces in the kernel's RTM_NEWLINK messages, and the text that sysfs would show for them.
 //!
-//! * [`wire`]: walking netlink messages, and building those that only we and tests send;
+//! * [`wire`]: walking netlink messages, and building those that no crate builds: our own to the request helper, and
+//!   those of tests;
 //! * [`decode`]: one RTM_NEWLINK to a [`Link`]; acknowledgements to a [`Reply`];
 //! * [`table`]: `ifindex -> Link`, kept right through overruns, dumps and out-of-order replies;
-//! * [`mod@attr`]: the text of a sysfs file from a row, or who else can tell;
+//! * [`mod@attr`]: the text of a sysfs file from a row, or where else to ask;
 //! * [`request`]: the bytes of requests.
 //!
 //! * [`exchange`]: in which order notifications, requests and replies go in and out of a table.
 //!
-//! How the daemon uses it: what the subscribed socket and the request helper bring goes to an
-//! [`Exchange`], which knows when requests may leave and replies count; the reasons are in [`table`].
+//! How the daemon uses it: messages from the subscribed socket and from the request helper go to an [`Exchange`],
+//! which knows when requests may leave and replies count; the reasons are in [`table`].
 
 pub mod attr;
 pub mod decode;

@@ -30,8 +30,8 @@ fn without_more_statistics() -> LinkAttribute {
     LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats])
 }
 
-/// Puts the sequence number into a finished request: whoever makes a request need not be the one who
-/// counts them.
+/// Puts the sequence number into a finished request: the code that makes a request need not be the code that counts
+/// them.
 pub fn set_seq(request: &mut [u8], seq: u32) {
     // nlmsghdr: length, type and flags come first (linux/netlink.h).
     if let Some(field) = request.get_mut(8..12) {

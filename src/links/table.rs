@@ -1,10 +1,10 @@
 //! `ifindex -> Link`, kept as the kernel tells it.
 //!
 //! Notifications and replies come over two sockets. Each is in order by itself, and nothing says how they lie
-//! to each other. What makes an order is to look into the socket of notifications and find it *empty*
-//! ([`Table::caught_up`]): all that the kernel had sent by then was read, or is lost and reported as lost
-//! (the kernel reports an overrun before it gives the messages that still wait, and never says "empty"
-//! before that). Stamps count these moments and requests; [`super::exchange`] keeps these two rules:
+//! to each other. They are put in order by looking into the socket of notifications and finding it *empty*
+//! ([`Table::caught_up`]): all that the kernel had sent by then was read, or is lost and reported as lost (the kernel
+//! reports an overrun before it gives the messages that still wait, and never says "empty" before that). Stamps count
+//! these moments and requests; [`super::exchange`] keeps these two rules:
 //!
 //! 1. A request is issued right after the socket was found empty, with nothing read since.
 //! 2. A reply is applied when the socket was found empty after the reply was received.
@@ -14,7 +14,7 @@
 //! * N was read before the request was issued. Then N is older than the request, so R is newer: R stands.
 //! * N was read later, and before R was applied. Then N was sent after the request was issued (rule 1). Which
 //!   one is newer nobody knows, so N stands: should R be newer, then either nothing was announced between them,
-//!   and they differ in columns that change silently only, or what was announced was read too (rule 2).
+//!   and they differ in columns that change silently only, or the announcement was read too (rule 2).
 //! * N is read after R was applied. Then N was sent after R was made (rule 2), and it stands.
 //!
 //! So *a row never goes back in time*, whatever was lost. And:
@@ -22,11 +22,11 @@
 //! * *How fresh is a row?* Some columns change without a notification ([`mod@super::attr`]). A row that was
 //!   read from a notification is no older than the last moment before at which the socket was empty, one of a
 //!   reply no older than its request. [`Table::is_fresh`] compares that with a [`Mark`].
-//! * *A loss lasts until the socket is empty.* After an overrun the kernel drops what it has no room for without
-//!   a word, until everything that waits was read. A row is right again if it is no older than the first empty
-//!   moment after that; by rule 1 no request is issued before. A dump issued then mends the table: it mentions
-//!   what is there, and what neither it nor a notification read since mentions is gone. A dump that was
-//!   interrupted, or during which another loss was reported, is followed by another.
+//! * *A loss lasts until the socket is empty.* After an overrun the kernel drops messages that it has no room for
+//!   without a word, until all that waits was read. A row is right again if it is no older than the first empty
+//!   moment after that; by rule 1 no request is issued before. A dump issued then mends the table: it mentions all
+//!   links, so a link that neither it nor a notification read since mentions is gone. A dump that was interrupted, or
+//!   during which another loss was reported, is followed by another.
 //! * *Gone is not unknown.* RTM_DELLINK comes before the uevent `remove`: the row stays as a tombstone
 //!   until [`Table::forget`], and for as long as a request is open that was issued before: its reply may
 //!   still speak of the link. An ifindex used again is a new link.
@@ -44,7 +44,7 @@ use bstr::BString;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 /// Tombstones that wait for their `remove` at most. Beyond it uevents were lost on a grand scale, and
-/// all tombstones are forgotten: whoever asks for such a link is told by the kernel that it is gone.
+/// all tombstones are forgotten: the kernel tells whoever asks for such a link that it is gone.
 const TOMBSTONES_MAX: usize = 16384;
 
 /// Which socket a datagram came from.
@@ -96,7 +96,7 @@ pub struct Applied {
     pub malformed: bool,
 }
 
-/// What is known of an ifindex.
+/// The answer to a look-up of an ifindex.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup<'a> {
     Known(&'a Link),
@@ -487,7 +487,7 @@ impl Table {
         }
     }
 
-    /// What is known of this ifindex.
+    /// The link of this ifindex, if it is known.
     pub fn lookup(&self, ifindex: IfIndex) -> Lookup<'_> {
         match self.rows.get(&ifindex.0) {
             Some(row) if row.alive => Lookup::Known(&row.link),
@@ -528,7 +528,7 @@ impl Table {
         self.behind = true;
     }
 
-    /// Whether rows may be older than what an event that was read tells of.
+    /// Whether rows may be older than an event that was read.
     pub fn is_behind(&self) -> bool {
         self.behind
     }
@@ -538,8 +538,8 @@ impl Table {
         !self.was_read
     }
 
-    /// A mark of the last moment at which the socket of notifications was empty. What is fresh for it was
-    /// true at that moment or later.
+    /// A mark of the last moment at which the socket of notifications was empty. A row that is fresh for it was true
+    /// at that moment or later.
     pub fn mark(&self) -> Mark {
         Mark(self.empty_at)
     }
@@ -595,7 +595,7 @@ impl Table {
     /// [`Table::is_fresh`] and the module.
     pub fn lose(&mut self) {
         self.stale = true;
-        // What waits behind the report was not read.
+        // The messages behind the report were not read yet.
         self.was_read = true;
         self.stamp += 1;
         self.lost_at = self.stamp;

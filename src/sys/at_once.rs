@@ -1,8 +1,8 @@
 //! Looking up and reading files without waiting, as far as the kernel can.
 //!
-//! Each call answers EAGAIN for what would have to wait, and ENOSYS, EINVAL or EOPNOTSUPP where kernel or file
-//! system do not know it: RESOLVE_CACHED came with 5.12, openat2 with 5.6, statx with 4.11 (the mount in it
-//! with 5.8), RWF_NOWAIT for reads with 4.14.
+//! Each call answers EAGAIN where it would have to wait, and ENOSYS, EINVAL or EOPNOTSUPP where kernel or file system
+//! do not know it: RESOLVE_CACHED came with 5.12, openat2 with 5.6, statx with 4.11 (the mount in it with 5.8),
+//! RWF_NOWAIT for reads with 4.14.
 
 use super::fs::with_name;
 use std::fs::File;
@@ -42,7 +42,7 @@ pub fn open(lookup: Lookup, path: &[u8], flags: i32) -> io::Result<OwnedFd> {
     })
 }
 
-/// What is known of an open file.
+/// Facts about an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
     /// `st_mode`.

@@ -78,7 +78,7 @@ pub enum Ended {
 pub struct Child {
     pid: i32,
     pidfd: OwnedFd,
-    /// What it uses until it executes.
+    /// The memory that it uses until the exec.
     launch: Launch,
     ended: Option<Ended>,
 }
@@ -246,8 +246,8 @@ impl Launch {
             Program::File(file) => (None, file.as_raw_fd()),
         };
         let pointers = [what.argv.pointers(), what.envp.pointers()];
-        // SAFETY: the mapping is ours, as large as a plan, and aligned to it; nobody else has it yet. What it
-        // points to keeps its place when it is moved below.
+        // SAFETY: the mapping is ours, as large as a plan, and aligned to it; nobody else has it yet. The data it
+        // points to stay in place when the plan is moved below.
         unsafe {
             let plan = plan.as_ptr();
             (*plan).path = path.as_ref().map_or(null(), |path| path.as_ptr());
@@ -395,8 +395,9 @@ fn execute(plan: &Plan) -> isize {
                 return moved;
             }
         }
-        // The exec may wait for long, beyond our end too. What it would close must not be open until then: sockets
-        // that nobody serves would take clients, disks would stay in use. Only Linux before 5.9 does not know this.
+        // The exec may wait for long, beyond our end too. Descriptors that the exec would close must not stay open
+        // until then: sockets that nobody serves would take clients, disks would stay in use. Linux before 5.9 does
+        // not know this call.
         let first = PROGRAM_FD + usize::from(!has_path);
         raw::call(libc::SYS_close_range, [first, u32::MAX as usize, 0, 0, 0]);
         if !has_path {

@@ -9,8 +9,8 @@ pub fn monotonic() -> Now {
     Now::after_boot(clock(libc::CLOCK_MONOTONIC))
 }
 
-/// CLOCK_THREAD_CPUTIME_ID: the time that this thread has had a processor, to the nanosecond; what getrusage says of it may be
-/// counted in ticks.
+/// CLOCK_THREAD_CPUTIME_ID: the time that this thread has had a processor, to the nanosecond; getrusage may count it
+/// in ticks.
 pub fn thread_cpu() -> Duration {
     clock(libc::CLOCK_THREAD_CPUTIME_ID)
 }

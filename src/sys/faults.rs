@@ -1,7 +1,7 @@
 //! Faults of file systems, for tests: calls of [`super::fs`] fail, or the process dies in front of one.
 //!
-//! A plan belongs to the thread that [`set`] it. Dying is unwinding: [`Killed`] goes up to whoever
-//! started what dies, and no call does anything from then on, so that nothing is tidied up on the way.
+//! A plan belongs to the thread that [`set`] it. Dying is unwinding: [`Killed`] goes up to the test that started the
+//! code, and no call does anything from then on, so that nothing is tidied up on the way.
 
 use super::fs::Op;
 use std::cell::RefCell;

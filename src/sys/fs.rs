@@ -218,7 +218,7 @@ impl Dir {
         Ok(target.into())
     }
 
-    /// What is known of the name itself.
+    /// Facts about the name itself.
     pub fn stat(&self, name: &[u8]) -> io::Result<Stat> {
         self.fstatat(name, libc::AT_SYMLINK_NOFOLLOW)
     }
@@ -407,7 +407,7 @@ pub fn try_lock(file: &impl AsFd, lock: Lock) -> io::Result<bool> {
     }
 }
 
-/// Gives up the lock of an open file, whoever else has it open.
+/// Gives up the lock of an open file, even if other processes have the same open file.
 pub fn unlock(file: &impl AsFd) -> io::Result<()> {
     // SAFETY: no memory is passed.
     check(Op::Look, || unsafe { libc::flock(file.as_fd().as_raw_fd(), libc::LOCK_UN) })

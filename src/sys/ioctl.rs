@@ -67,7 +67,7 @@ pub fn interface_socket() -> io::Result<OwnedFd> {
 
 /// SIOCETHTOOL with ETHTOOL_GDRVINFO: name of the driver of an interface. It takes RTNL and calls the
 /// driver, so it may wait. EOPNOTSUPP if the driver does not tell, ENODEV if there is no such
-/// interface, EINVAL for what is no name of an interface.
+/// interface, EINVAL if the text cannot be the name of one.
 pub fn driver_of(socket: BorrowedFd, interface: &[u8]) -> io::Result<BString> {
     let mut info = DriverInfo { command: ETHTOOL_GDRVINFO, driver: [0; 32], rest: [0; 160] };
     // SAFETY: DriverInfo is as large as the kernel's struct.

@@ -1,11 +1,11 @@
 //! Netlink sockets: kernel uevents (with credentials), rtnetlink, and the udev group.
 //!
-//! netlink-sys opens, binds and subscribes them. What it has nothing for works on the descriptor: credentials,
-//! truncation, several datagrams in one call, sending to a group, buffers beyond the system's limit.
+//! netlink-sys opens, binds and subscribes them. The parts that the crate does not have work on the descriptor:
+//! credentials, truncation, several datagrams in one call, sending to a group, buffers beyond the system's limit.
 //!
 //! Sources: netlink(7), rtnetlink(7), recvmsg(2), linux/netlink.h; interop.md 2.4, 2.7, 2.8. All sockets
-//! are close-on-exec, and non-blocking unless said otherwise. What a sender may be trusted with is decided
-//! by the caller from [`Sender`].
+//! are close-on-exec, and non-blocking unless said otherwise. The caller decides by [`Sender`] how far it trusts a
+//! sender.
 
 use netlink_sys::protocols::{NETLINK_KOBJECT_UEVENT, NETLINK_ROUTE};
 use netlink_sys::{Socket, SocketAddr};
@@ -13,7 +13,7 @@ use std::io;
 use std::mem::{ManuallyDrop, MaybeUninit, size_of, zeroed};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 
-/// Who sent a datagram.
+/// The sender of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sender {
     /// 0: the kernel.
@@ -160,14 +160,14 @@ impl Batch {
         }
     }
 
-    /// Makes room for datagrams of `size` bytes each, if there is less; what was received is dropped.
+    /// Makes room for datagrams of `size` bytes each, if there is less; datagrams that were received are dropped.
     pub fn grow(&mut self, size: usize) {
         if size > self.size {
             *self = Batch::new(size);
         }
     }
 
-    /// Takes what is queued, up to LEN datagrams, in place of what was there; the number of them. Errors as
+    /// Takes up to LEN queued datagrams, in place of those of the last call. Returns their number. Errors as
     /// [`receive`]; an error behind the first datagram is reported by the next call.
     pub fn receive(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         self.received.clear();
@@ -307,7 +307,7 @@ fn owned(socket: Socket) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(socket.into_raw_fd()) }
 }
 
-/// Lends a descriptor to what works on the crate's own type.
+/// Lends a descriptor to a function that takes the crate's own type.
 fn lent<R>(socket: BorrowedFd<'_>, work: impl FnOnce(&mut Socket) -> R) -> R {
     // SAFETY: the descriptor stays open while it is borrowed, and what would close it is never dropped.
     let mut socket = ManuallyDrop::new(unsafe { Socket::from_raw_fd(socket.as_raw_fd()) });

@@ -78,7 +78,7 @@ impl Output {
         Output::new(fd.try_clone_to_owned()?, own_fds)
     }
 
-    /// For who writes without an [`Output`], or hands it on.
+    /// For code that writes without an [`Output`], or hands the descriptor on.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }

@@ -33,7 +33,7 @@ fn sealed_empty_file() -> io::Result<File> {
     }
 }
 
-/// Sends a signal to one process, EINVAL for what would be everyone.
+/// Sends a signal to one process; EINVAL for a number that would mean several.
 pub fn kill(pid: u32, signal: c_int) -> io::Result<()> {
     let pid = i32::try_from(pid).ok().filter(|&pid| pid > 1);
     let pid = pid.ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
@@ -126,7 +126,7 @@ pub enum Standard {
     Error = 2,
 }
 
-/// Makes a standard descriptor refer to what `fd` refers to.
+/// Makes a standard descriptor refer to the open file of `fd`.
 pub fn redirect(fd: BorrowedFd, target: Standard) -> io::Result<()> {
     // SAFETY: no memory involved, and no owned descriptor has these numbers.
     if unsafe { libc::dup2(fd.as_raw_fd(), target as RawFd) } < 0 {
@@ -163,7 +163,7 @@ pub fn take_inherited(fd: RawFd) -> io::Result<OwnedFd> {
     }
 }
 
-/// The path that this process was executed by, as whoever did it gave it: perhaps relative to the working
+/// The path by which this process was executed, as the caller of execve gave it: perhaps relative to the working
 /// directory of then. None if the kernel does not say.
 pub fn executed_path() -> Option<PathBuf> {
     // SAFETY: no memory involved.
@@ -185,7 +185,8 @@ pub fn set_comm(name: &CStr) {
     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
 }
 
-/// SCHED_BATCH (sched(7)): as much of the processors as before, but who wakes up does not take one from who has it.
+/// SCHED_BATCH (sched(7)): this thread gets as much of the processors as before, but does not take one from another
+/// thread when it wakes up.
 pub fn be_patient() -> io::Result<()> {
     // SAFETY: sched_param is plain data, for which zero is valid, and what this policy demands.
     let parameters: libc::sched_param = unsafe { std::mem::zeroed() };

@@ -142,7 +142,7 @@ fn option<T: OptionValue>(fd: BorrowedFd, level: c_int, name: c_int) -> io::Resu
     }
 }
 
-/// Who is at the other end.
+/// The process at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Credentials {
     pub pid: i32,
@@ -155,7 +155,7 @@ impl Credentials {
     pub const UNKNOWN: Credentials = Credentials { pid: 0, uid: 65534 };
 }
 
-/// Who connected: credentials at the time of connect(2).
+/// The process that connected: its credentials at the time of connect(2).
 pub fn peer_credentials(fd: BorrowedFd) -> io::Result<Credentials> {
     let cred: libc::ucred = option(fd, libc::SOL_SOCKET, libc::SO_PEERCRED)?;
     Ok(Credentials { pid: cred.pid, uid: cred.uid })

@@ -1,12 +1,12 @@
-//! Files that can be had without waiting: those in memory, and what the kernel has in its caches of those
-//! on local disks. All others wait for whoever serves them, and are for helpers.
+//! Files that can be had without waiting: those in memory, and those on local disks as far as the kernel has them in
+//! its caches. All others may wait for a server or a disk, and are for helpers.
 //!
 //! Must stay true: no call in here waits for a disk, a server or a driver. In doubt the answer is None, which
 //! means "a helper must see", never "not there".
 //!
-//! What file system a file is on is not asked of the file system, which may be the dead one: the kernel says
-//! which mount a file was found on, and its list of mounts says the rest. Where it is a path's text that
-//! says which mount it lies on, the kernel is told not to leave that mount.
+//! Which file system a file is on is not asked of that file system, since it may be a dead one: the kernel says which
+//! mount a file was found on, and its list of mounts says the rest. Where only the text of a path tells which mount
+//! it lies on, the kernel is told not to leave that mount.
 //!
 //! Known gaps: an overlay counts as a local disk, whatever lies below it; and a program that has asked to be
 //! asked for each open (fanotify) can make any open wait.
@@ -30,7 +30,7 @@ enum Kind {
     Memory,
     /// Nothing, but the content of files is made by the kernel when it is read.
     Made,
-    /// A disk, but not for what is cached.
+    /// A disk; what the kernel has cached of it can be had at once.
     Disk,
     /// A server, also for opening what is cached; or nobody knows.
     Other,
@@ -68,7 +68,7 @@ pub struct AtOnce {
     no_reads: HashSet<u64>,
 }
 
-/// What was found, and how to find it again.
+/// The file that was found, and how to find it again.
 struct Found {
     known: Known,
     kind: Kind,
@@ -78,7 +78,7 @@ struct Found {
 
 /// Why nothing was found.
 enum Miss {
-    /// Only who may wait can tell.
+    /// Only a caller that may wait can tell.
     Waits,
     Error(Errno),
 }
@@ -108,7 +108,7 @@ impl AtOnce {
         }
     }
 
-    /// Mode bits (`st_mode`) of what is at an absolute path, symlinks followed.
+    /// Mode bits (`st_mode`) of the file at an absolute path, symlinks followed.
     pub fn mode(&mut self, path: &Path) -> Option<Result<u32, Errno>> {
         match self.find(path.as_os_str().as_bytes()) {
             Ok(found) => Some(Ok(found.known.mode)),
@@ -275,7 +275,7 @@ fn read_cached(file: &File, size: u64, limit: usize) -> io::Result<BString> {
 }
 
 /// Lines of `mountinfo` (proc(5)): the id, the parent's, a device number, the root, the place, options, some
-/// fields, `-`, the type of the file system. What is no such line is passed over.
+/// fields, `-`, the type of the file system. Other lines are passed over.
 fn parse(text: &[u8]) -> Vec<Mount> {
     let line = |line: &[u8]| {
         let mut fields = line.split(|&b| b == b' ');

@@ -128,7 +128,7 @@ pub fn umask_spares_modes(dir: &Dir) -> bool {
     const WIDEST: u32 = 0o755;
     let name = b".#umask";
     let mode = again_without_leftover(dir, name, || dir.create_file(name, WIDEST)).and_then(|file| {
-        // What is short for a moment must not leave it until the next start.
+        // A short want of room must not leave the file lying until the next start.
         dir.unlink(name).or_else(|_| dir.unlink(name))?;
         fs::stat_file(&file)
     });

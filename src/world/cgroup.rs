@@ -1,7 +1,7 @@
-//! The control group that a service manager has put us into: who else is in it.
+//! The control group that a service manager has put us into, and the other processes in it.
 //!
 //! Must stay true: only a group that was made for udev alone is looked at (its name is `udev`, as
-//! DelegateSubgroup= of the service file says): elsewhere the others are none of our business.
+//! DelegateSubgroup= of the service file says): the other processes of any other group are none of our business.
 
 use super::Roots;
 use std::path::PathBuf;

@@ -3,14 +3,14 @@
 //! * [`ClaimsDir::open`], then [`ClaimsDir::load`] once: the table of an earlier run, from disk.
 //! * [`ClaimsDir::apply`] drops and makes the claims of one event; `/dev/<symlink>` follows.
 //! * [`ClaimsDir::set_number_symlink`], [`ClaimsDir::remove_number_symlink`]: `/dev/block/8:0`.
-//! * [`ClaimsDir::differences`]: what a crash has left, compared with the record of a device.
-//! * [`ClaimsDir::take_unfinished`], [`ClaimsDir::finish`]: what failed for want of room is done again.
+//! * [`ClaimsDir::differences`]: how claims that a crash has left differ from the record of a device.
+//! * [`ClaimsDir::take_unfinished`], [`ClaimsDir::finish`]: changes that failed for want of room are made again.
 //!
 //! Who owns a symlink is decided in `model::claims`; this file makes the disk agree. What must stay
 //! true: a symlink is relative; [`symlinks`] says how it is written. A symlink in `/dev` has a claim on disk for
-//! as long as it is there: the claim is noted first and dropped last, so that what a crash leaves can be found.
-//! Whoever removes claims from the disk finds them there again after the next event of the device. An error
-//! concerns one symlink; the others are done.
+//! as long as it is there: the claim is noted first and dropped last, so that the next start can find a symlink that
+//! a crash has left. Claims that another process removes from the disk are back there after the next event of the
+//! device. An error concerns one symlink; the others are done.
 
 mod error;
 mod load;
@@ -138,7 +138,7 @@ impl ClaimsDir {
         symlinks.into_iter().collect()
     }
 
-    /// Does again what failed of one symlink; what fails once more is remembered further.
+    /// Makes the changes of one symlink that failed; if they fail once more, they stay remembered.
     pub fn finish(&mut self, symlink: &BString) -> Option<ClaimError> {
         let finished = self.finish_symlink(symlink);
         self.note(symlink, finished)
@@ -259,8 +259,8 @@ impl ClaimsDir {
         if is_its { self.point_to_owner(symlink, Some(id)) } else { Ok(()) }
     }
 
-    /// Whether a symlink may be left of a device that is gone, whose node nobody knows any more: it is as we write
-    /// it, and leads to nothing, or to a node of the device's number that has stayed.
+    /// Whether a symlink may be left of a device that is gone and whose node is not known any more: it is written as
+    /// we write symlinks, and leads to nothing, or to a node that has stayed and has the device's number.
     fn is_left_by(&self, id: &DeviceId, symlink: &[u8], target: &[u8]) -> bool {
         let Some(node) = node_of_target(symlink, target) else { return false };
         let has_number = |rdev, number: &DevNum| rdev == (number.major, number.minor);
@@ -308,8 +308,8 @@ impl ClaimsDir {
         }
     }
 
-    /// Node, relative to `/dev`, of the best claim whose node is there. That of the device being
-    /// processed is not asked for.
+    /// Node, relative to `/dev`, of the best claim whose node is there. The node of the device being processed counts
+    /// as there.
     fn present_owner(&mut self, symlink: &[u8], processed: Option<&DeviceId>) -> Option<BString> {
         let mut owner = self.claims.owner(symlink)?.clone();
         loop {

@@ -59,7 +59,7 @@ impl Default for Settings {
     }
 }
 
-/// What one source says; None where it says nothing.
+/// The settings of one source; None where it says nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides {
     pub log_level: Option<LevelFilter>,
@@ -93,7 +93,7 @@ impl Overrides {
         }
     }
 
-    /// Puts what `later` says over what is here.
+    /// Replaces those settings that `later` has too.
     fn override_by(&mut self, later: &Overrides) {
         self.log_level = later.log_level.or(self.log_level);
         self.children_max = later.children_max.or(self.children_max);
@@ -364,7 +364,7 @@ pub fn signal_name(number: i32) -> Option<&'static str> {
 }
 
 /// A time span as systemd.time(7) writes it: `90`, `1.5s`, `2min 30 s`, `infinity`; a bare number is
-/// seconds. What is longer than a hundred years is a hundred years.
+/// seconds. A longer time than a hundred years counts as a hundred years.
 pub fn parse_time_span(text: &[u8]) -> Option<Duration> {
     let mut rest = text.to_str().ok()?.trim();
     if rest == "infinity" {

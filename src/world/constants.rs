@@ -99,7 +99,7 @@ fn arch_name(machine: &[u8]) -> Option<&'static str> {
 const CONTAINERS: [&str; 10] =
     ["systemd-nspawn", "lxc-libvirt", "lxc", "openvz", "docker", "podman", "rkt", "wsl", "proot", "pouch"];
 
-/// The word in rules for what a container manager calls itself.
+/// The word that rules have for the name that a container manager gives itself.
 fn container_name(name: &[u8]) -> Option<&'static str> {
     let name = name.trim_ascii();
     match CONTAINERS.into_iter().find(|known| known.as_bytes() == name) {

@@ -2,15 +2,15 @@
 //! to 1.6, rules.md 11.5).
 //!
 //! * [`Records`] reads, for everyone: [`Records::open`], [`Records::read`].
-//! * [`Database`] is the daemon's: it also writes, and remembers what there is, so that a device
+//! * [`Database`] is the daemon's: it also writes, and remembers which records and tags there are, so that a device
 //!   without a record and a tag that is already indexed cost no system call.
 //! * [`open_udev_dir`] makes `/run/udev` itself.
 //!
-//! What must stay true: whoever reads a record sees all of one event or all of the former one; a file
-//! that someone else removed (`info --cleanup-db`) is simply not there. What is remembered of tags is believed only
-//! as long as somebody watches their folders ([`Database::trust_tag`]). A record that could not be written for want
-//! of room is kept, read as if it stood there, and written by [`Database::finish`]. All errors carry the kernel's
-//! number; the caller says which device it was.
+//! What must stay true: a reader of a record sees all of one event or all of the former one; a file that someone else
+//! removed (`info --cleanup-db`) is simply not there. The tags that are remembered are believed only as long as their
+//! folders are watched ([`Database::trust_tag`]). A record that could not be written for want of room is kept, read
+//! as if it stood there, and written by [`Database::finish`]. All errors carry the kernel's number; the caller says
+//! which device it was.
 
 mod obstacle;
 
@@ -39,8 +39,8 @@ const TAG_MODE: u32 = 0o444;
 /// Tags whose folders are to be watched; the entries of others are looked at in each event.
 const MAX_WATCHED_TAGS: usize = 256;
 
-/// Records that are kept in memory because they could not be written. What comes beyond is not kept: its device
-/// counts as new.
+/// Records that are kept in memory because they could not be written. Further ones are not kept: their devices count
+/// as new.
 const MAX_UNWRITTEN: usize = 4096;
 
 /// Opens `/run/udev`, making it if need be; `run` is `/run`.
@@ -72,7 +72,8 @@ impl Records {
         Ok(Records { data })
     }
 
-    /// The record of a device. An empty file is an empty record: the device is initialized. What is no file is none.
+    /// The record of a device. An empty file is an empty record: the device is initialized. Anything else than a file
+    /// is no record.
     pub fn read(&self, id: &DeviceId) -> io::Result<Option<Record>> {
         match self.data.read_file(&file_name(id)?, RECORD_LIMIT) {
             Ok(file) => Ok(Some(Record::parse(&file))),
@@ -82,7 +83,7 @@ impl Records {
     }
 }
 
-/// Where those who ask for other devices find what is known of them.
+/// Records of other devices than that of the event, for rules and builtins.
 pub trait OtherDevices {
     /// The record of a device.
     fn record_of(&self, id: &DeviceId) -> Option<Arc<Record>>;
@@ -114,7 +115,7 @@ impl OtherDevices for Database {
     }
 }
 
-/// What is known to be on disk of one device.
+/// The parts of one device that are known to be on disk.
 #[derive(Debug, Default)]
 struct Known {
     has_record: bool,
@@ -123,8 +124,8 @@ struct Known {
     sticky: Option<bool>,
     /// Tags whose index entry this daemon made or found.
     tags: HashSet<BString, BuildFnv>,
-    /// What the last event said of the device, `KEY=VALUE` with a NUL behind each; empty for what an
-    /// earlier daemon left.
+    /// The properties of the last event of the device, `KEY=VALUE` with a NUL behind each; empty if an earlier daemon
+    /// has written its record.
     identity: Vec<u8>,
 }
 
@@ -161,9 +162,9 @@ pub struct Database {
     umask_spares_modes: bool,
     known: HashMap<DeviceId, Known, BuildFnv>,
     unwritten: HashMap<DeviceId, Unwritten>,
-    /// What was written last.
+    /// The records that were written last.
     recent: RecentRecords,
-    /// Tags whose folders are watched, so that it is told when others remove entries.
+    /// Tags whose folders are watched, so that the kernel tells when others remove entries.
     trusted_tags: HashSet<BString>,
     /// Tags that came up since [`Database::take_new_tags`], and all that ever did, up to a limit.
     new_tags: Vec<BString>,
@@ -207,7 +208,7 @@ impl Database {
     /// stands for is remembered further.
     pub fn reopen(&mut self, udev: &Dir) -> io::Result<()> {
         let mut opened = Database::open(udev)?;
-        // Those of devices whose records are gone go with the devices.
+        // Among them are tags of devices whose records are gone; they are removed when these devices are.
         for (id, tags) in opened.list_tags()? {
             opened.known.entry(id).or_default().tags.extend(tags.iter().map(BStr::to_owned));
         }
@@ -247,9 +248,9 @@ impl Database {
         self.known.get(id).is_some_and(|known| known.has_record)
     }
 
-    /// Must be called after a record was written for an event, or could not be (None). Remembers it for those who ask for
-    /// that of a parent, and which device this is, for the day that its `remove` is lost. Only devices with a
-    /// record are remembered.
+    /// Must be called after a record was written for an event, or could not be written (None). Remembers the record
+    /// for events that ask for the record of their parent, and the properties of the device for the case that its
+    /// `remove` is lost. Only devices with a record are remembered.
     pub fn remember(&mut self, id: &DeviceId, properties: &Properties, written: Option<&Arc<Record>>) {
         match written {
             Some(record) => self.recent.wrote(id, record, properties),
@@ -291,7 +292,8 @@ impl Database {
         if record.is_none()
             && let Some(known) = self.known.get_mut(id)
         {
-            // Someone cleaned up, perhaps the tag index with it; what is left of that goes with the device.
+            // Another process has removed the record, and perhaps its entries in the tag index. Entries that are left
+            // are removed with the device.
             known.has_record = false;
             if known.tags.is_empty() {
                 self.known.remove(id);
@@ -406,7 +408,7 @@ impl Database {
         !self.unwritten.is_empty()
     }
 
-    /// The devices whose records there was no room for.
+    /// The devices whose records could not be written for want of room.
     pub fn unfinished(&self) -> impl Iterator<Item = &DeviceId> {
         self.unwritten.keys()
     }
@@ -430,8 +432,8 @@ impl Database {
         data.unlink(name)
     }
 
-    /// Whether the record that is there has the sticky bit. A system call only the first time for what an
-    /// earlier daemon left.
+    /// Whether the record that is there has the sticky bit. This takes a system call only for the first look at a
+    /// record that an earlier daemon has left.
     fn is_sticky(&self, id: &DeviceId, name: &[u8]) -> bool {
         match self.known.get(id).filter(|known| known.has_record) {
             Some(Known { sticky: Some(sticky), .. }) => *sticky,
@@ -572,7 +574,7 @@ impl Database {
         let mut index: HashMap<DeviceId, OrderedSet> = HashMap::new();
         for tag in self.tags.names()? {
             let folder = match self.tags.open_dir(&tag) {
-                // What is no folder has no entries.
+                // Anything else than a folder has no entries.
                 Err(error) if !Errno::of(&error).is_shortage() => continue,
                 opened => opened?,
             };
@@ -583,8 +585,9 @@ impl Database {
         Ok(index)
     }
 
-    /// What brings the index in line with the record of a device, which is the truth: the tags whose entries go and
-    /// those that want one. A crash may have come between the two. `indexed` are its entries on disk.
+    /// The changes that bring the index in line with the record of a device, which is the truth: the tags whose
+    /// entries are to go, and those that lack one. A crash may have come between the two. `indexed` are its entries
+    /// on disk.
     pub fn differing_tags(record: &Record, indexed: &OrderedSet) -> (Vec<BString>, Vec<BString>) {
         let beside = |tags: &OrderedSet, others: &OrderedSet| {
             tags.as_slice().iter().filter(|tag| !others.contains(tag)).cloned().collect()

@@ -1,9 +1,9 @@
-//! All that is known of a device to those who ask: what sysfs says, and its record. `info` prints it and
-//! the filters of `info` and `trigger` match it.
+//! All that is known of a device: its files in sysfs and its record. `info` prints it and the filters of `info` and
+//! `trigger` match it.
 //!
-//! Must stay true: there is one list of properties. What a property match sees is what `info -q property`
-//! prints, in the same order (DEVPATH, the `uevent` file with the number behind the rest, SUBSYSTEM, the
-//! record, DEVLINKS, TAGS, CURRENT_TAGS), whichever way the device was found: as 252 and 262 have it.
+//! Must stay true: there is one list of properties. A property match sees the properties that `info -q property`
+//! prints, in the same order (DEVPATH, the `uevent` file with the number behind the rest, SUBSYSTEM, the record,
+//! DEVLINKS, TAGS, CURRENT_TAGS), whichever way the device was found: as 252 and 262 have it.
 
 use super::Sysfs;
 use super::database::Records;
@@ -49,7 +49,7 @@ impl Described {
     }
 }
 
-/// What sysfs says. What has no subsystem is no device of the driver model, and has no DEVPATH either.
+/// The part that sysfs has. A folder without a subsystem is no device of the driver model, and has no DEVPATH either.
 fn sysfs_properties(device: &Device, uevent: &Properties) -> Properties {
     let is_number = |name: &BStr| *name == "MAJOR" || *name == "MINOR";
     let mut properties = Properties::new();

@@ -1,9 +1,8 @@
 //! Finding all devices: for `trigger`, `info -e` and coldplug (interop.md 7.2 and 7.3).
 //!
 //! What must stay true: a device that vanishes on the way is left out silently; a parent comes before
-//! its children, a disk before its partitions; what the scan need not look at, it does not (a class
-//! that the filter excludes is not even listed); what a filter asks of a device is what `info` prints of it
-//! ([`Described`]).
+//! its children, a disk before its partitions; the scan looks at no more than it must (a class that the filter
+//! excludes is not even listed); a filter compares with the same values that `info` prints ([`Described`]).
 
 use super::Sysfs;
 use super::database::Records;
@@ -22,7 +21,7 @@ use std::path::PathBuf;
 /// Directories below a parent that are looked into: deeper than any tree of devices.
 const DEPTH_MAX: usize = 64;
 
-/// What is enumerated.
+/// The kind of things to enumerate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
     #[default]
@@ -59,7 +58,7 @@ impl<'a> Enumerator<'a> {
     /// All devices that the filter wants, in the order in which they are to be handled: those of the
     /// `prioritized` subsystems with their parents first.
     pub fn enumerate(&self, kind: Kind, filter: &Filter, prioritized: &[BString]) -> Vec<Found> {
-        // By a tag or a parent, devices of any kind are found; but who asks for subsystems gets only those.
+        // A search by tag or parent finds devices of any kind; a caller that asks for subsystems gets only those.
         let by_lists = kind == Kind::Subsystems || filter.tags.is_empty() && filter.parents.is_empty();
         let mut candidates = Candidates::default();
         if by_lists {
@@ -129,7 +128,7 @@ impl<'a> Enumerator<'a> {
         let mut known: HashSet<BString> = found.iter().map(|f| f.devpath.clone()).collect();
         for index in 0..found.len() {
             let mut at = found[index].devpath.clone();
-            // What is above one that is known was looked at, or will be.
+            // The ancestors of a device that is known were looked at, or will be.
             while let Some(parent) = self.sysfs.parent(&at).filter(|parent| known.insert(parent.clone())) {
                 let device = Candidate::new(self, parent.clone(), None);
                 let is_wanted = || filter.matches(&device) && self.has_tag(&device, &filter.tags);
@@ -146,7 +145,7 @@ impl<'a> Enumerator<'a> {
 /// machine.
 #[derive(Debug)]
 pub struct Scan {
-    /// What is left to do, the next at the end.
+    /// The work that is left, the next piece at the end.
     work: Vec<Work>,
     /// Devices that are in no list are found too, where they are above one that is in a list.
     with_parents: bool,

@@ -1,8 +1,8 @@
 //! Answers to the questions of rules that are about files, and the writes that rules order.
 //!
-//! What must stay true: rules may read anything, but write only below sysfs and `/proc/sys`; opening
-//! a file never waits for whoever is on its other side; nothing is read without a limit. Methods that may wait
-//! for a file system are functions without [`Files`] and are for helpers; [`Files`] says which file it is.
+//! What must stay true: rules may read anything, but write only below sysfs and `/proc/sys`; opening a file never
+//! waits for a process at its other end; nothing is read without a limit. Methods that may wait for a file system are
+//! functions without [`Files`] and are for helpers; [`Files`] says which file it is.
 //!
 //! Sources: rules.md 3.5, 3.6, 4 and 8.5.
 
@@ -37,11 +37,11 @@ pub struct Files {
     at_once: AtOnce,
 }
 
-/// What is known of a file without waiting.
+/// The facts about a file that can be had without waiting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found<T> {
     Here(T),
-    /// Who may wait must look at this path.
+    /// A helper, which may wait, must look at this path.
     At(PathBuf),
 }
 
@@ -51,10 +51,10 @@ impl Files {
         Files { roots: roots.clone(), at_once: AtOnce::new(roots) }
     }
 
-    /// Mode bits (`st_mode`) of what TEST names: an absolute path, `[subsystem/sysname]path`, or a path
-    /// relative to the device. One `*/` is expanded. None if it does not exist; an error only if the
-    /// directory before a star cannot be read although it is there. [`mode`] is for who may wait, and
-    /// [`tested`] for what it says.
+    /// Mode bits (`st_mode`) of the file that TEST names: an absolute path, `[subsystem/sysname]path`, or a path
+    /// relative to the device. One `*/` is expanded. None if it does not exist; an error only if the directory before
+    /// a star cannot be read although it is there. [`mode`] is for helpers, which may wait; [`tested`] makes the
+    /// answer of its result.
     pub fn mode(&mut self, sysfs: &Sysfs, devpath: &[u8], path: &[u8]) -> Found<Result<Option<u32>, Errno>> {
         let Some((place, in_sysfs)) = place_of(&self.roots, sysfs, devpath, path) else {
             return Found::Here(Ok(None));
@@ -104,7 +104,7 @@ impl Files {
     }
 
     /// Whether a file, or a folder with all files of these endings in it and in its folders of these endings, can
-    /// be had without waiting: their states only, or their contents too. What is not there can.
+    /// be had without waiting: their states only, or their contents too. A file that is not there can.
     pub fn is_at_hand(&mut self, place: &Path, endings: &[&str], with_contents: bool) -> bool {
         self.is_at_hand_to(place, endings, with_contents, FOLDERS_DEEP)
     }
@@ -128,7 +128,7 @@ impl Files {
         }
     }
 
-    /// Content of a file for IMPORT{file}, as [`import`] gives it to who may wait.
+    /// Content of a file for IMPORT{file}, as [`import`] gives it to helpers, which may wait.
     pub fn file(&mut self, path: &[u8]) -> Found<Result<Option<BString>, Errno>> {
         self.file_at(self.roots.locate(path))
     }
@@ -206,7 +206,7 @@ fn stays_in_sysfs(sysfs: &Sysfs, devpath: &[u8], name: &[u8]) -> bool {
     at_once::stays_on_mount(sysfs.root(), folder.trim_start_with(|c| c == '/'))
 }
 
-/// Mode bits of what is at a path, one `*/` expanded; None if there is nothing. May wait.
+/// Mode bits of the file at a path, one `*/` expanded; None if there is nothing. May wait.
 pub fn mode(path: &Path) -> Result<Option<u32>, Errno> {
     let Some(path) = expand_star(path.to_owned())? else { return Ok(None) };
     match std::fs::metadata(&path) {
@@ -281,7 +281,7 @@ fn expand_star(path: PathBuf) -> Result<Option<PathBuf>, Errno> {
     Ok(paths.find(|path| std::fs::metadata(path).is_ok()))
 }
 
-/// Opens for reading without waiting for whoever is on the other side.
+/// Opens for reading without waiting for a process at the other end.
 fn open(path: &Path) -> Result<File, Errno> {
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
     OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(|e| Errno::of(&e))
@@ -301,7 +301,8 @@ pub(super) fn read_start(path: &Path, limit: u64) -> Result<BString, Errno> {
     Ok(content.into())
 }
 
-/// Content of a file; EFBIG beyond the limit. What is a FIFO or a device by now is not waited for, and has an end.
+/// Content of a file; EFBIG beyond the limit. A file that has become a FIFO or a device meanwhile is not waited for,
+/// and is not read without end.
 pub fn read_bounded(path: &Path, limit: u64) -> Result<BString, Errno> {
     read_to_limit(open(path)?, limit)
 }

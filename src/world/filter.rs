@@ -1,5 +1,5 @@
 //! Which devices are wanted: the conditions of `info`, `trigger` and coldplug (interop.md 5.3, 7.2).
-//! Pure; what a device has is asked through [`Facts`].
+//! Pure; the filter asks for the facts of a device through [`Facts`].
 
 use crate::model::Properties;
 use crate::model::device::sysname;
@@ -72,8 +72,8 @@ impl Filter {
             && !any(&self.not_subsystems, subsystem)
     }
 
-    /// Whether this device is wanted; tags apart, which the index answers. What has no subsystem
-    /// (`/devices/pci0000:00`) is no device of the driver model: no uevent can be had of it.
+    /// Whether this device is wanted; tags apart, which the index answers. A folder without a subsystem
+    /// (`/devices/pci0000:00`) is no device of the driver model: the kernel sends no uevent for it.
     pub fn matches(&self, device: &impl Facts) -> bool {
         let attr = |AttrMatch { name, values }: &AttrMatch| {
             let value = device.attr(name.as_ref());

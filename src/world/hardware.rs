@@ -1,10 +1,10 @@
 //! Attributes whose text a driver gets from its device each time they are read: it may send a command and
 //! wait, wake the device up, or wait for a lock that is held meanwhile. They are never read on the loop.
 //!
-//! Must stay true: what common rules ask of every device (vendor and product numbers, names, sizes) is in no
-//! entry, because the kernel prints it from memory. What is missing here costs one slow read: attributes
-//! that turn out to wait are learnt (tasks/slow.rs). Strings and the configuration of USB devices are left to that:
-//! they are in memory, behind a lock that is held only while the device is reset or a driver binds.
+//! Must stay true: attributes that common rules ask of every device (vendor and product numbers, names, sizes) are in
+//! no entry, because the kernel prints them from memory. An attribute that is missing here costs one slow read:
+//! attributes that turn out to wait are learnt (tasks/slow.rs). Strings and the configuration of USB devices are left
+//! to that: they are in memory, behind a lock that is held only while the device is reset or a driver binds.
 //!
 //! Source: the kernel's Documentation/ABI, which says what each attribute shows, and the functions that show them.
 
@@ -27,7 +27,7 @@ fn of_subsystem(subsystem: &[u8]) -> Option<Names> {
         b"iio" => AllBut(&["name", "label", "dev", "uevent"]),
         b"counter" => AllBut(&["name", "dev", "uevent"]),
         b"thermal" => AllBut(&["type", "available_policies", "policy", "uevent"]),
-        // Clocks on I2C; what the kernel set its clock from is in memory.
+        // Clocks on I2C. `hctosys`, whether the kernel has set its own clock by this one, is in memory.
         b"rtc" => Only(&["date", "time", "since_epoch", "wakealarm", "offset"]),
         b"nvmem" => Only(&["nvmem", "cells/*"]),
         // Chips on buses of kilobits in a second.
@@ -153,7 +153,8 @@ impl Names {
         };
         match self {
             Only(names) => is_in(names),
-            // Links to what a device belongs to, and the power management that all devices have.
+            // Symlinks to the subsystem, driver and so on of a device, and the power management that all devices
+            // have.
             AllBut(names) => {
                 !is_in(names)
                     && !matches!(name, b"subsystem" | b"driver" | b"module")

@@ -1,10 +1,10 @@
 //! Where messages go: standard error, or, where that leads nowhere (an initramfs, `--daemon`), the kernel's
 //! log.
 //!
-//! Must stay true: no line waits for whoever reads the log. What would wait is dropped and counted, and the
-//! count is said when there is room again; of a line that went in part the rest is kept and comes first.
-//! The kernel's log takes what it is given at once, and no more than its own limit of lines in a time.
-//! What strangers can cause is bounded before it gets here ([`super::quota`]).
+//! Must stay true: no line waits for the reader of the log. A line that would wait is dropped and counted, and the
+//! count is said when there is room again; of a line that went in part the rest is kept and comes first. The kernel's
+//! log takes what it is given at once, and no more than its own limit of lines in a time. Lines that strangers can
+//! cause are bounded before they get here ([`super::quota`]).
 //!
 //! A file in memory is written as it is. One on a disk or in a network is written by a helper, since both may
 //! answer late ([`may_wait`], [`redirect`], [`FileLog`]). From then on only that helper has it open: closing any
@@ -61,7 +61,7 @@ impl Taker for File {
     }
 }
 
-/// What was said, and what had to be dropped.
+/// The lines that were said, and those that had to be dropped.
 #[derive(Debug)]
 struct Sink<T> {
     to: T,
@@ -176,7 +176,7 @@ struct DaemonLog {
     /// It leads to a helper, which has the file.
     has_writer: bool,
     kernel_log: Option<File>,
-    /// Whoever reads standard error knows `<4>` for what it is (sd-daemon(3)).
+    /// The reader of standard error understands `<4>` (sd-daemon(3)).
     is_numbered: bool,
     quota: Quota,
 }
@@ -321,7 +321,7 @@ impl log::Log for Logger {
     }
 }
 
-/// What cannot be had at once is not waited for: a panic within the log would wait for ever.
+/// A lock that is taken is not waited for: a panic within the log would wait for ever.
 fn with_daemon<T>(act: impl FnOnce(&mut DaemonLog) -> T) -> Option<T> {
     let Some(Logger::Daemon(log)) = LOGGER.get() else { return None };
     log.try_lock().ok().map(|mut log: MutexGuard<DaemonLog>| act(&mut log))
@@ -380,7 +380,7 @@ pub fn timeout() -> Option<Now> {
     with_daemon(timeouts).flatten()
 }
 
-/// Says what was dropped, if there is room again, and what was left out, if its time is over.
+/// Says how many lines were dropped, if there is room again, and how many were left out, if their time is over.
 pub fn on_time(now: Now) {
     if timeout().is_none_or(|at| at > now) {
         return;
@@ -394,12 +394,12 @@ pub fn on_time(now: Now) {
     });
 }
 
-/// A line for whoever started us, before there is a log; nothing is to be done if nobody can read it.
+/// A line on standard error, before there is a log. If it cannot be written, nothing more can be done.
 pub fn complain(text: &str) {
     let _ = io::stderr().write_all(format!("{text}\n").as_bytes());
 }
 
-/// The same for who must not wait either, a helper: what does not fit at once is lost.
+/// The same for a helper, which must not wait either: a part that does not fit at once is lost.
 pub fn complain_at_once(text: &str) {
     if let Ok(output) = Output::copy_of(io::stderr().as_fd(), Path::new(OWN_FDS)) {
         let _ = output.write(format!("{text}\n").as_bytes());

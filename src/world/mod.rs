@@ -118,7 +118,7 @@ impl Roots {
     }
 }
 
-/// What of the system is not there, and what that means: one line each, said at the start.
+/// The parts of the system that are missing, and the consequences: one line each, said at the start.
 pub fn missing_parts(roots: &Roots) -> Vec<String> {
     let lacks = |root: &Path, part: &str| !root.join(part).exists();
     let mut lines = Vec::new();

@@ -1,11 +1,10 @@
-//! Device nodes: owner, mode and labels, the links by number, static nodes, and what is done to disks
-//! before and after an event.
+//! Device nodes: owner, mode and labels, static nodes, and the lock and the re-reading of disks around an event.
 //!
 //! What must stay true: a node is changed only while the descriptor in hand is that of the device
 //! meant, by type and number, so that a node which was replaced meanwhile keeps what it has; and no
-//! moment in between gives more access than both the old and the new state. Nothing here waits, except
-//! what opens a disk and belongs into a helper: [`reread_partitions`], [`set_read_only`], and, for some
-//! disks, [`lock_disk`].
+//! moment in between gives more access than both the old and the new state. Nothing here waits, except the functions
+//! that open a disk, which are for helpers: [`reread_partitions`], [`set_read_only`], and, for some disks,
+//! [`lock_disk`].
 //!
 //! Sources: rules.md 8.10, 11.1, 11.3, 12.3 and 12.5.
 
@@ -86,7 +85,7 @@ pub fn open_watched(roots: &Roots, id: &DeviceId, devnode: &[u8]) -> Result<File
     node.map(|(file, _)| file).ok_or(Errno(libc::ENODEV))
 }
 
-/// A path that leads to what this descriptor stands for, and to nothing else.
+/// A path that leads to the file of this descriptor, and to nothing else.
 pub fn descriptor_path(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
@@ -175,7 +174,7 @@ fn set_label(file: &File, attribute: &CStr, value: &[u8]) -> io::Result<()> {
 }
 
 /// Applies a static node of the rules (rules.md 8.10): owner, mode and tags of a node that exists
-/// although its device may not. What is not there, or no node, is left alone.
+/// although its device may not. A node that is not there is left alone, and so is a file that is no node.
 pub fn apply_static_node(roots: &Roots, wanted: &StaticNode) -> Result<(), Errno> {
     if wanted.name.split(|&b| b == b'/').any(|part| matches!(part, b"" | b"." | b"..")) {
         return Err(Errno(libc::EINVAL));

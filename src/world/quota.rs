@@ -1,11 +1,11 @@
-//! How many lines of the log strangers may cause: whoever sends what the daemon refuses gets a few lines in a
-//! time, the rest is counted and said in one.
+//! How many lines of the log strangers may cause: those whose messages the daemon refuses get a few lines in a time,
+//! and one more line that says how many were left out.
 //!
 //! Such a line has one of the targets in here: `log::warn!(target: quota::EVENTS, ...)`. All others are said
 //! whenever there is something to say.
 //!
-//! Must stay true: each kind has its own count, so that one does not hide another; what was left out is said once,
-//! when its time is over or the log ends.
+//! Must stay true: each kind has its own count, so that one does not hide another; the number of lines left out is
+//! said once, when their time is over or the log ends.
 
 use crate::model::Now;
 use std::time::Duration;
@@ -42,7 +42,7 @@ impl Count {
     }
 }
 
-/// What was said of each kind.
+/// The lines of each kind that were said.
 #[derive(Debug, Default)]
 pub struct Quota([Count; KINDS.len()]);
 
@@ -68,7 +68,7 @@ impl Quota {
         self.0.iter().filter(|count| count.left_out > 0).filter_map(|count| count.until).min()
     }
 
-    /// How many lines were left out whose time is over.
+    /// How many lines were left out, of the kinds whose time is over.
     pub fn take_due(&mut self, now: Now) -> Vec<String> {
         self.take(|count| count.until.is_some_and(|until| until <= now))
     }

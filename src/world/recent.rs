@@ -1,8 +1,8 @@
-//! The records that this daemon has last written, kept for those who ask for a parent's: the events of a device and of
-//! what hangs at it come close behind each other.
+//! The records that this daemon has last written, kept for events that ask for the record of their parent: the events
+//! of a device and of its children come close behind each other.
 //!
-//! Must stay true: what is kept is what is on disk, as far as this daemon knows. The database, which alone writes and removes
-//! records, says so here; what could not be written is forgotten.
+//! Must stay true: a record kept here is the one on disk, as far as this daemon knows. The database, which alone
+//! writes and removes records, tells of each; a record that could not be written is forgotten.
 
 use crate::model::fnv::BuildFnv;
 use crate::model::record::Record;
@@ -11,7 +11,7 @@ use bstr::{BStr, BString};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-/// Devices whose records are kept; beyond that the one goes whose first came longest ago.
+/// Devices whose records are kept; beyond that the device goes whose first record is the oldest.
 const KEPT: usize = 256;
 
 /// See the module.
@@ -22,7 +22,7 @@ pub struct RecentRecords {
     order: VecDeque<DeviceId>,
 }
 
-/// What is kept of one device.
+/// The record of one device.
 #[derive(Clone, Debug)]
 pub struct Recent {
     pub record: Arc<Record>,
@@ -55,7 +55,7 @@ impl RecentRecords {
         }
     }
 
-    /// What was last written for a device, if that is still known.
+    /// The record last written for a device, if it is still kept.
     pub fn get(&self, id: &DeviceId) -> Option<&Recent> {
         self.records.get(id)
     }

@@ -69,7 +69,7 @@ impl Snapshot {
     }
 }
 
-/// What was read.
+/// The files that were read.
 #[derive(Debug)]
 pub struct Loaded {
     /// In the order of evaluation, masks left out.
@@ -203,7 +203,7 @@ impl State {
 /// Reads one rules file. Errors: those of open(2) and read(2); InvalidInput if it is no regular file,
 /// FileTooLarge above 16 MiB.
 pub fn read(path: &Path) -> io::Result<SourceFile> {
-    // What is a FIFO by now must not block; it is found out before a byte is read.
+    // A file that has become a FIFO meanwhile must not block; that is found out before a byte is read.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
     let content = read_regular(file)?;
     Ok(SourceFile { path: BString::from(path.as_os_str().to_owned().into_vec()), content })

@@ -1,10 +1,10 @@
 //! The one writer of symlinks below a folder: claims and number links in `/dev`, tags of static nodes in
 //! `/run/udev/static_node-tags`.
 //!
-//! What must stay true: a symlink is there whole or not at all, and replaced at once; whatever is no symlink
-//! is never replaced; no component of its name is followed when it is a symlink, so nothing is written outside
-//! the folder. What a crash can leave is a temporary name ([`atomic`]) or an empty folder: [`sweep`] and
-//! [`remove`] take them away.
+//! What must stay true: a symlink is there whole or not at all, and replaced at once; anything else than a symlink is
+//! never replaced; no component of its name is followed when it is a symlink, so nothing is written outside the
+//! folder. A crash can leave a temporary name ([`atomic`]) or an empty folder: [`sweep`] and [`remove`] take them
+//! away.
 
 use super::atomic;
 use super::database::missing_is_fine;
@@ -73,8 +73,8 @@ pub fn remove(root: &Dir, path: &[u8]) -> Result<(), SymlinkError> {
     Ok(())
 }
 
-/// Removes what a crash has left of replacing a symlink in this folder, but symlinks that somebody asked for. What is
-/// no folder is not ours.
+/// Removes temporary names that a crash has left in this folder, but no symlink that a device has a claim on. A file
+/// in place of the folder is not ours.
 pub fn sweep(root: &Dir, folder: &[u8], is_wanted: impl Fn(&BString) -> bool) -> io::Result<()> {
     let opened = match open_folder(root, folder, None) {
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR | libc::ELOOP)) => {

@@ -30,7 +30,7 @@ pub struct Sysfs {
     root: PathBuf,
     /// `root` with its own symlinks resolved: what resolved paths begin with.
     real_root: PathBuf,
-    /// For who must not wait: what is known of attributes that ask the hardware.
+    /// For callers that must not wait: the known values of attributes that ask the hardware.
     hardware: Option<RefCell<Hardware>>,
     /// See [`Sysfs::take_lack`].
     lacked: Cell<bool>,
@@ -59,7 +59,7 @@ impl Sysfs {
         Sysfs { root, real_root, hardware: None, lacked: Cell::new(false) }
     }
 
-    /// The same tree for who must not wait: [`Sysfs::knowing`] reads no attributes that ask the hardware.
+    /// The same tree for callers that must not wait: [`Sysfs::knowing`] reads no attributes that ask the hardware.
     pub fn without_hardware(self) -> Sysfs {
         Sysfs { hardware: Some(RefCell::default()), ..self }
     }
@@ -94,10 +94,11 @@ impl Sysfs {
         }
     }
 
-    /// What is known of an attribute for who must not wait; None if it can be read.
+    /// The known value of an attribute that asks the hardware, for callers that must not wait; None if the attribute
+    /// can be read.
     fn known_of_hardware(&self, devpath: &[u8], name: &[u8]) -> Option<Result<BString, Errno>> {
         let hardware = self.hardware.as_ref().filter(|hardware| hardware.borrow().is_asked)?;
-        // What is read most, by builtins: interfaces, and `uevent`, which but for batteries is in memory.
+        // Builtins read these most: attributes of interfaces, and `uevent`, which is in memory but for batteries.
         let is_interface = dirname(devpath).is_some_and(|folder| folder.ends_with(b"/net"));
         if is_interface || name == b"uevent" && !devpath.contains_str("/power_supply/") {
             return None;
@@ -165,7 +166,8 @@ impl Sysfs {
 
     /// Reads an attribute (builtins.md 0.3): whole content without trailing CR, LF and NUL. The
     /// symlinks `driver`, `subsystem` and `module` give the last component of their target. EINVAL
-    /// for any other symlink, EISDIR, EPERM for what the owner may not read, EFBIG beyond 256 KiB.
+    /// for any other symlink, EISDIR for a folder, EPERM for a file that its owner may not read, EFBIG beyond 256
+    /// KiB.
     pub fn read_attr(&self, devpath: &[u8], name: &[u8]) -> Result<BString, Errno> {
         if matches!(name, b"driver" | b"subsystem" | b"module")
             && let Some(target) = self.link_name(devpath, name)
@@ -206,16 +208,15 @@ impl Sysfs {
         self.read_link(devpath, name).map(|t| last_component(&t).to_owned()).filter(|t| !t.is_empty())
     }
 
-    /// Devpath of what `name` in the device's directory leads to: a symlink's target or the directory
-    /// itself; with an empty `name`, of `devpath`, which may itself contain symlinks then. None if
-    /// nothing is there or if it lies outside the root.
+    /// Devpath of the directory that `name` in the device's directory is or leads to; with an empty `name`, that of
+    /// `devpath`, which may itself contain symlinks then. None if nothing is there or if it lies outside the root.
     pub fn real_path(&self, devpath: &[u8], name: &[u8]) -> Option<BString> {
         let path = if name.is_empty() { self.path(devpath) } else { self.path_of(devpath, name) };
         let real = BString::from(std::fs::canonicalize(path).ok()?.into_os_string().into_vec());
         self.below_root(&real)
     }
 
-    /// What stands behind the root in a resolved path; None for the root itself and what is outside.
+    /// The part of a resolved path behind the root; None for the root itself and for paths outside.
     fn below_root(&self, real: &[u8]) -> Option<BString> {
         let rest = real.strip_prefix(self.real_root.as_os_str().as_bytes())?;
         (rest.len() > 1 && rest[0] == b'/').then(|| rest.into())
@@ -253,7 +254,7 @@ impl Sysfs {
         self.parents_knowing(devpath, |_| None)
     }
 
-    /// The same; what `known` says of a devpath need not be looked up.
+    /// The same; a device for which `known` has an answer is not looked up.
     pub fn parents_knowing(
         &self,
         devpath: &[u8],
@@ -262,7 +263,7 @@ impl Sysfs {
         ancestors(devpath).filter_map(|at| known(at.as_bstr()).or_else(|| self.parent_at(at))).collect()
     }
 
-    /// What is at this devpath, if that is a device.
+    /// The device at this devpath, if there is one.
     fn parent_at(&self, devpath: &[u8]) -> Option<ParentDevice> {
         let subsystem = self.subsystem_of_device(devpath)?;
         Some(ParentDevice {

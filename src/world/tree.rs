@@ -82,7 +82,7 @@ impl Tree {
         self
     }
 
-    /// Sets the mode of what is there.
+    /// Sets the mode of a file.
     pub fn mode(&self, path: &str, mode: u32) -> &Tree {
         std::fs::set_permissions(self.path(path), std::fs::Permissions::from_mode(mode)).expect(path);
         self

@@ -65,9 +65,9 @@ impl WatchDir {
         Ok(())
     }
 
-    /// What an earlier daemon watched, in the order of its numbers; also what was left of a restart that was cut short,
-    /// by us or by another udev (`watch.old`). It stays until [`WatchDir::rewrite`] and [`WatchDir::remove_old`]:
-    /// who watches the nodes anew may be cut short as well.
+    /// The devices whose nodes an earlier daemon watched, in the order of its numbers; also those in `watch.old`,
+    /// which our restart or that of another udev leaves when it is cut short. The files stay until
+    /// [`WatchDir::rewrite`] and [`WatchDir::remove_old`]: this start may be cut short as well.
     pub fn read_old(&self) -> io::Result<Vec<DeviceId>> {
         let mut old = Vec::new();
         read_all(&self.watch, &mut old)?;

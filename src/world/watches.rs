@@ -1,5 +1,5 @@
-//! Watched nodes: who closes one after writing may have changed the device (rules.md 11.4). And the folders of
-//! `/run/udev`, which others may remove or rename, and the entries of the tag index.
+//! Watched nodes: a process that closes one after writing may have changed the device (rules.md 11.4). And the
+//! folders of `/run/udev`, which others may remove or rename, and the entries of the tag index.
 //!
 //! Must stay true: the table here, inotify and the symlinks of /run/udev/watch say the same; a node
 //! that was written to while its event runs is not watched, so that our own rules do not trigger us.
@@ -32,7 +32,7 @@ enum Folder {
     Tag(BString),
 }
 
-/// What has become of a folder of `/run/udev`.
+/// A change of a folder of `/run/udev`.
 #[derive(Debug, PartialEq, Eq)]
 pub enum FolderChange {
     /// One was renamed.
@@ -199,7 +199,7 @@ impl Watches {
         self.places.are_held()
     }
 
-    /// What has become of folders since this was last called.
+    /// The changes of folders since the last call.
     pub fn take_folder_changes(&mut self) -> Vec<FolderChange> {
         std::mem::take(&mut self.folder_changes)
     }
@@ -232,7 +232,7 @@ impl Watches {
         })
     }
 
-    /// What is on disk of an earlier daemon goes: all that is to be watched is.
+    /// The files of an earlier daemon go: by now all nodes that are to be watched are watched.
     pub fn end_restoring(&mut self) {
         self.note_all();
         if let Some(Err(error)) = self.dir.as_ref().map(WatchDir::remove_old) {
@@ -240,8 +240,9 @@ impl Watches {
         }
     }
 
-    /// Watches the node of a device, and that of no other that may stand in its place by now (ENODEV). A
-    /// node has one watch: another device of the same node takes it over. What fails for want of room is remembered.
+    /// Watches the node of a device. If the node of another device stands in its place by now, that is not watched
+    /// (ENODEV). A node has one watch: another device of the same node takes it over. A watch that fails for want of
+    /// room is remembered.
     pub fn add_watch(&mut self, id: &DeviceId, devnode: &BStr) -> io::Result<()> {
         self.drop_watch(id);
         let watched = self.try_watch(id, devnode);
@@ -342,7 +343,7 @@ impl Watches {
             for (number, mask, name) in folders {
                 self.on_folder(number, mask, name.as_ref());
             }
-            // The node is gone; what was watched under this number is so no more.
+            // The node is gone, and with it the watch of this number.
             for number in ignored {
                 if let Some(id) = self.by_number.remove(&number) {
                     self.by_id.remove(&id);

@@ -113,8 +113,8 @@ impl Node {
     }
 }
 
-/// The nodes of the machine's /dev but those of loop devices that tests have added (loops.rs): who opens such a node
-/// when its test has removed the device makes the kernel add it again.
+/// The nodes of the machine's /dev but those of loop devices that tests have added (loops.rs): if one opens such a
+/// node when its test has removed the device, the kernel adds the device again.
 fn nodes_of_the_machine() -> io::Result<Vec<Node>> {
     let is_block = |node: &Node| node.mode & libc::S_IFMT == libc::S_IFBLK;
     let is_of_a_test =

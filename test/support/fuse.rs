@@ -2,9 +2,9 @@
 //! which may take a while, wait for a gate, or never end. It speaks the kernel's protocol on /dev/fuse
 //! (include/uapi/linux/fuse.h) from a thread of the test.
 //!
-//! Must stay true: a request that waits holds up no other, and what waits ends with the mount: dropping a
-//! [`Fuse`] aborts the connection, so that nobody hangs in the kernel after the test. Until then who
-//! waits for a request cannot be killed, as with a dead disk: interrupts are ignored.
+//! Must stay true: a request that waits holds up no other, and all waiting ends with the mount: dropping a [`Fuse`]
+//! aborts the connection, so that no process hangs in the kernel after the test. Until then a process that waits for
+//! a request cannot be killed, as with a dead disk: interrupts are ignored.
 //!
 //! ```ignore
 //! let gate = Gate::closed();
@@ -30,8 +30,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What is asked of a file. A path is looked up before it is opened, and opened before it is read; `stat`
-/// asks Lookup, and Attributes where the look-up is remembered ([`File::remembered`]).
+/// A step of using a file. A path is looked up before it is opened, and opened before it is read; `stat` asks Lookup,
+/// and Attributes where the look-up is remembered ([`File::remembered`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     Lookup,
@@ -58,12 +58,12 @@ impl Gate {
         Gate::default()
     }
 
-    /// Lets through what waits and what comes.
+    /// Lets through the requests that wait and those that come.
     pub fn open(&self) {
         self.0.open.store(true, Ordering::Release);
     }
 
-    /// What comes from now on waits.
+    /// Requests wait from now on.
     pub fn close(&self) {
         self.0.open.store(false, Ordering::Release);
     }
@@ -306,7 +306,7 @@ impl Server {
     }
 
     fn send(&self, reply: &[u8]) {
-        // ENOENT: who asked has gone.
+        // ENOENT: the asker has gone.
         let _ = (&self.device).write(reply);
     }
 

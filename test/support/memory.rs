@@ -85,8 +85,7 @@ fn world(case: &Case) -> MemoryWorld {
     world
 }
 
-/// Runs a program: `say` by what it is known to do, a script of the case by its text, others as they
-/// are.
+/// Runs a program: `say` as the corpus defines it, a script of the case by its text, others as they are.
 fn run(case: &Case, command: &BString) -> Exit {
     let words: Vec<String> = split_command(command).iter().map(|w| w.to_str_lossy().into_owned()).collect();
     let failed = Exit { success: false, output: BString::default(), truncated: false };

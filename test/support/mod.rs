@@ -62,7 +62,7 @@ pub fn isolated(name: &str, body: impl FnOnce()) {
     unsafe {
         command.pre_exec(|| {
             cell::check(libc::unshare(libc::CLONE_NEWNS | libc::CLONE_NEWNET))?;
-            // What is left behind ends when the test's caller is killed.
+            // The processes of the test end when the caller of the test is killed.
             cell::check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
             Ok(())
         });
@@ -103,7 +103,8 @@ fn make_private() {
         cell::mount("none", "/sys", "sysfs", 0, "")?;
         cell::mount("none", "/run", "tmpfs", 0, "mode=755")?;
         cell::copy_dev()?;
-        // What is tested, and what Cargo gives us to work with, may stand below /tmp: only cover it if not.
+        // The executable under test and the folder that Cargo gives us may lie below /tmp: cover it only if they do
+        // not.
         let used = [std::env::current_exe()?, std::env::current_dir()?];
         if !used.iter().any(|path| path.starts_with("/tmp")) {
             cell::mount("none", "/tmp", "tmpfs", 0, "mode=1777")?;
@@ -113,7 +114,7 @@ fn make_private() {
     set_up().expect("private mounts");
 }
 
-/// Runs a command, its words split at blanks; it must succeed. What it printed.
+/// Runs a command, its words split at blanks; it must succeed. Returns its output.
 #[track_caller]
 pub fn run(line: &str) -> String {
     match try_run(line) {
@@ -122,7 +123,7 @@ pub fn run(line: &str) -> String {
     }
 }
 
-/// Runs a command, its words split at blanks. What it printed, or what it complained of.
+/// Runs a command, its words split at blanks. Returns its output, or its complaint.
 pub fn try_run(line: &str) -> Result<String, String> {
     let mut words = line.split_whitespace();
     let program = words.next().ok_or("no command")?;

@@ -18,7 +18,7 @@ pub struct Stepper {
 pub enum Ended {
     /// Killed in front of this call.
     Killed(String),
-    /// What was waited for happened before.
+    /// The awaited event has happened before.
     Over,
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// What comes and goes with the daemon, or is ours.
+/// Files that come and go with the daemon, or are those of the test.
 const NOT_STATE: [&str; 5] = ["control", "mudev.status", "queue", "rules.d", "notify"];
 
 /// Path -> what is there: the target of a symlink, mode and content of a file, mode of a folder. Left out are

@@ -32,7 +32,7 @@ impl ClaimsDir {
                 errors.push(ClaimError { symlink, kind: ClaimErrorKind::Claim(error) });
             }
         }
-        // What was claimed later ranks higher among equals.
+        // Among equal claims a later one ranks higher.
         found.sort_by_key(|old| old.mtime_nsec);
         for old in &found {
             self.claims.claim(&old.symlink, &old.id, old.priority, &old.devnode);
@@ -93,7 +93,7 @@ impl ClaimsDir {
                     }
                     found.push(claim);
                 }
-                // Nobody can say whose claim on what it was.
+                // Neither the device nor the symlink of such a claim can be told.
                 None => missing_is_fine(opened.unlink(&name))?,
             }
         }

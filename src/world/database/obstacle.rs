@@ -7,10 +7,10 @@ use crate::sys::fs::Dir;
 use bstr::ByteSlice;
 use std::io;
 
-/// Bytes of a name that stay when it is moved aside: there is room for what comes in front.
+/// So many bytes of a name stay when it is moved aside, so that there is room for a prefix.
 const MAX_NAME: usize = 240;
 
-/// What the former directory is called that was not empty.
+/// The new name of a directory that stood in the way and was not empty.
 pub(super) fn aside(name: &[u8]) -> Vec<u8> {
     [b".dir-", &name[..name.len().min(MAX_NAME)]].concat()
 }

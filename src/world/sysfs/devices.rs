@@ -21,7 +21,7 @@ impl Sysfs {
     /// The device at a devpath that is known to be free of symlinks and to be a device.
     pub fn device_at(&self, devpath: BString) -> Device {
         let subsystem = self.subsystem(&devpath).unwrap_or_default();
-        // What it is is not worth asking the hardware: such a device has neither node nor number.
+        // For such a device the file would ask the hardware, and it has neither node nor number to tell of.
         let properties = match hardware::asks(&subsystem, b"uevent") {
             true => Properties::new(),
             false => self.uevent_properties(&devpath),
@@ -79,8 +79,8 @@ impl Sysfs {
         (device.id().as_ref() == Some(id)).then_some(device.devpath)
     }
 
-    /// Devpath of the device whose node is at this path; symlinks to it are followed. None for what is
-    /// no device node.
+    /// Devpath of the device whose node is at this path; symlinks to it are followed. None if the file is no device
+    /// node.
     pub fn device_of_node(&self, node: &Path) -> Option<BString> {
         let meta = std::fs::metadata(node).ok()?;
         let devnum = DevNum { major: libc::major(meta.rdev()), minor: libc::minor(meta.rdev()) };

@@ -48,7 +48,7 @@ pub(super) fn is_glue(devpath: &[u8]) -> bool {
     }
 }
 
-/// Subsystem of what has no `subsystem` symlink.
+/// Subsystem of a directory without a `subsystem` symlink.
 pub(super) fn implied_subsystem(devpath: &[u8]) -> Option<&'static str> {
     if devpath.starts_with(b"/module/") {
         Some("module")

@@ -12,8 +12,8 @@ impl Sysfs {
         self.uevent_properties(devpath).get("DEVTYPE").map(BStr::to_owned)
     }
 
-    /// What the `uevent` file says; empty without one. DEVNAME is absolute; what no record could
-    /// hold is left out.
+    /// The properties in the `uevent` file; none without one. DEVNAME is made absolute; properties that no record
+    /// could hold are left out.
     pub fn uevent_properties(&self, devpath: &[u8]) -> Properties {
         let text = self.read_attr(devpath, b"uevent").unwrap_or_default();
         parse_uevent_file(&text)
