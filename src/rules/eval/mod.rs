@@ -96,7 +96,6 @@ pub struct Evaluation {
     /// See [`Given::left`].
     left: Cell<usize>,
     stand: Stand,
-    open: Option<Ask>,
 }
 
 /// Where an evaluation stands in its program.
@@ -108,6 +107,8 @@ struct Stand {
     /// The token of that line; None before the line is begun.
     token: Option<usize>,
     importing: Option<Box<Import>>,
+    /// The question that waits for its answer.
+    open: Option<Ask>,
     notes: Vec<Note>,
 }
 
@@ -121,8 +122,14 @@ struct Running<'t> {
 impl Evaluation {
     /// An evaluation at the first line.
     pub fn start(program: Arc<Specialised>, config: EvalConfig) -> Evaluation {
-        let stand =
-            Stand { seen: Seen::new(&program), at: 0, token: None, importing: None, notes: Vec::new() };
+        let stand = Stand {
+            seen: Seen::new(&program),
+            at: 0,
+            token: None,
+            importing: None,
+            open: None,
+            notes: Vec::new(),
+        };
         Evaluation {
             program,
             config,
@@ -130,7 +137,6 @@ impl Evaluation {
             answers: KnownAnswers::default(),
             left: Cell::new(TURN),
             stand,
-            open: None,
         }
     }
 
@@ -141,7 +147,7 @@ impl Evaluation {
             match self.go_on(outcome) {
                 TurnEnd::Pauses => {}
                 TurnEnd::Done => return Halt::Done,
-                TurnEnd::Asks => return self.open.clone().map_or(Halt::Done, Halt::Ask),
+                TurnEnd::Asks => return self.stand.open.clone().map_or(Halt::Done, Halt::Ask),
             }
         }
     }
@@ -150,7 +156,7 @@ impl Evaluation {
     /// first turn `outcome` holds the event and nothing else. `event.old` is the old record, if there is one; for remove
     /// it is already merged into the event.
     pub fn go_on(&mut self, outcome: &mut Outcome) -> TurnEnd {
-        if self.open.is_some() {
+        if self.stand.open.is_some() {
             return TurnEnd::Asks;
         }
         let given = Given {
@@ -161,14 +167,7 @@ impl Evaluation {
             left: &self.left,
         };
         let mut running = Running { program: &self.program, given, stand: &mut self.stand };
-        match running.go_on() {
-            Suspended::Asks(ask) => {
-                self.open = Some(ask);
-                TurnEnd::Asks
-            }
-            Suspended::Pauses => TurnEnd::Pauses,
-            Suspended::Done => TurnEnd::Done,
-        }
+        running.go_on()
     }
 
     /// What is left of the turn is no more than this.
@@ -179,14 +178,14 @@ impl Evaluation {
 
     /// Answers the open question. Without one there is nothing to answer, and nothing happens.
     pub fn answer(&mut self, answer: Answer) {
-        if let Some(ask) = self.open.take() {
+        if let Some(ask) = self.stand.open.take() {
             self.answers.learn(ask, answer);
         }
     }
 
     /// The question that waits for its answer.
     pub fn asked(&self) -> Option<&Ask> {
-        self.open.as_ref()
+        self.stand.open.as_ref()
     }
 
     /// Messages since the last call.
@@ -195,15 +194,8 @@ impl Evaluation {
     }
 }
 
-/// Why a turn has ended.
-enum Suspended {
-    Asks(Ask),
-    Pauses,
-    Done,
-}
-
 impl Running<'_> {
-    fn go_on(&mut self) -> Suspended {
+    fn go_on(&mut self) -> TurnEnd {
         while self.given.outcome.failure.is_none() {
             if self.stand.token.is_none() {
                 let next = self.stand.seen.next_line(self.program, self.stand.at, &self.given);
@@ -229,21 +221,22 @@ impl Running<'_> {
                 return end;
             }
         }
-        Suspended::Done
+        TurnEnd::Done
     }
 
     /// The turn is over, and the next one begins.
-    fn pause(&mut self) -> Suspended {
+    fn pause(&mut self) -> TurnEnd {
         self.given.left.set(TURN);
-        Suspended::Pauses
+        TurnEnd::Pauses
     }
 
-    /// Asks the question that an operation has, or lets the event fail.
-    fn stop(&mut self, unfinished: Unfinished) -> Option<Suspended> {
+    /// Opens the question that an operation has, or lets the event fail.
+    fn stop(&mut self, unfinished: Unfinished) -> Option<TurnEnd> {
         match unfinished {
             Unfinished::Asks(ask) => {
+                self.stand.open = Some(ask);
                 self.given.spend(QUESTION_COST);
-                Some(Suspended::Asks(ask))
+                Some(TurnEnd::Asks)
             }
             Unfinished::Fails(errno, what) => {
                 self.note(log::Level::Error, format_args!("{what}; the event fails"));
