@@ -6,7 +6,7 @@
 
 /// One `key=value`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Assignment {
+pub(super) struct Assignment {
     /// Counted from 1; of a continued line, its first piece.
     pub line: usize,
     pub section: String,
@@ -19,7 +19,7 @@ pub struct Assignment {
 
 /// A text for the log about one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Complaint {
+pub(super) struct Complaint {
     pub line: usize,
     pub text: String,
 }
@@ -31,7 +31,7 @@ impl Complaint {
 }
 
 /// Reads a file. Err: nothing of it counts.
-pub fn parse(text: &[u8]) -> Result<(Vec<Assignment>, Vec<Complaint>), Complaint> {
+pub(super) fn parse(text: &[u8]) -> Result<(Vec<Assignment>, Vec<Complaint>), Complaint> {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let mut reader = Reader::default();
     let mut whole: Vec<u8> = Vec::new();
@@ -105,7 +105,7 @@ impl Reader {
 
 /// Splits a value at blanks; quotes keep blanks together. With `escapes`, C escapes are undone, else a
 /// backslash is a letter. None if a quote is not closed, an escape is none, or the result is not UTF-8.
-pub fn split_quoted(value: &str, escapes: bool) -> Option<Vec<String>> {
+pub(super) fn split_quoted(value: &str, escapes: bool) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<Vec<u8>> = None;
     let mut quote = None;

@@ -11,7 +11,7 @@ use crate::world::sysfs::Sysfs;
 use std::borrow::Cow;
 
 /// Longest name of an interface.
-pub const NAME_MAX: usize = 15;
+pub(super) const NAME_MAX: usize = 15;
 
 /// See the module. None: not known, which for a number in sysfs means that the file is missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

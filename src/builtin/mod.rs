@@ -7,16 +7,16 @@
 
 mod call;
 pub mod host;
-pub mod ini;
-pub mod link_facts;
+mod ini;
+mod link_facts;
 pub mod link_files;
 #[cfg(test)]
 mod machine;
 pub mod naming_scheme;
-pub mod net_driver;
-pub mod net_id;
-pub mod net_setup_link;
-pub mod path_id;
+mod net_driver;
+mod net_id;
+mod net_setup_link;
+mod path_id;
 pub mod value;
 
 use crate::links::{Lookup, Mark, Table};

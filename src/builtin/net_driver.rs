@@ -39,7 +39,7 @@ impl Origin {
 
 /// The answers so far.
 #[derive(Debug, Default)]
-pub struct Drivers(RefCell<HashMap<Origin, BString>>);
+pub(super) struct Drivers(RefCell<HashMap<Origin, BString>>);
 
 /// Asks for the driver of the event's interface.
 pub(super) fn run(

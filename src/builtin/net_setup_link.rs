@@ -41,7 +41,7 @@ const ADDRESS_KEY: [u8; 16] =
     [0xd3, 0x1e, 0x48, 0xfa, 0x90, 0xfe, 0x4b, 0x4c, 0x9d, 0xaf, 0xd5, 0xd7, 0xa1, 0xb1, 0x2e, 0x8a];
 
 /// What the builtin works with besides the call.
-pub struct Context<'a> {
+pub(super) struct Context<'a> {
     pub scheme: NamingScheme,
     pub sysfs: &'a Sysfs,
     pub link_files: &'a LinkFiles,
@@ -52,12 +52,12 @@ pub struct Context<'a> {
 }
 
 /// Whether the action is one that files are applied on. On others nothing is asked of the link.
-pub fn applies_on(action: Action) -> bool {
+pub(super) fn applies_on(action: Action) -> bool {
     matches!(action, Action::Add | Action::Bind | Action::Move)
 }
 
 /// The result for the other actions: what the record says of the file and the driver, and the present name.
-pub fn carried_over(event: &Event, scheme: NamingScheme) -> BuiltinResult {
+pub(super) fn carried_over(event: &Event, scheme: NamingScheme) -> BuiltinResult {
     let mut properties = Vec::new();
     for name in ["ID_NET_LINK_FILE", "ID_NET_LINK_FILE_DROPINS", "ID_NET_DRIVER"] {
         properties.extend(old_property(event, name).map(|value| (name.into(), Some(value))));
@@ -67,7 +67,7 @@ pub fn carried_over(event: &Event, scheme: NamingScheme) -> BuiltinResult {
 }
 
 /// Matches the link and applies the file.
-pub fn run(context: &Context, call: &Call, link: &LinkFacts) -> Result<BuiltinResult, Need> {
+pub(super) fn run(context: &Context, call: &Call, link: &LinkFacts) -> Result<BuiltinResult, Need> {
     let event = call.event;
     let name = present_name(event, context.scheme);
     let subject = Subject {

@@ -13,7 +13,7 @@ use crate::world::sysfs::Sysfs;
 use bstr::{BString, ByteSlice};
 
 /// Finds the path of the event's device.
-pub fn run(sysfs: &Sysfs, event: &Event) -> BuiltinResult {
+pub(super) fn run(sysfs: &Sysfs, event: &Event) -> BuiltinResult {
     let mut walk = Walk {
         sysfs,
         event,

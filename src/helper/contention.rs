@@ -19,13 +19,13 @@ const MAX_RESTS: u32 = 20;
 
 /// Counts rests in a row.
 #[derive(Debug, Default)]
-pub struct Contention {
+pub(super) struct Contention {
     rests: u32,
 }
 
 impl Contention {
     /// How long to rest after a change that used that much CPU.
-    pub fn rest_after(&mut self, used: Duration) -> Option<Duration> {
+    pub(super) fn rest_after(&mut self, used: Duration) -> Option<Duration> {
         if used <= DEAR {
             self.rests = 0;
             return None;

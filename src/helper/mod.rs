@@ -15,7 +15,7 @@
 //! A helper ends when its socket is closed. One that is past its deadline is killed; the next
 //! request starts another.
 
-pub mod contention;
+mod contention;
 pub mod dying;
 pub mod hanging;
 pub mod messages;
@@ -41,13 +41,13 @@ pub const PROGRAM_NAME: &str = "mudev-helper";
 const GO: &[u8] = b"go";
 
 /// `argv[1]` of a helper that performs [`operations`].
-pub const OPERATIONS: &str = "operations";
+const OPERATIONS: &str = "operations";
 
 /// `argv[1]` of the helper that passes rtnetlink requests on.
 pub const RTNL: &str = "rtnl";
 
 /// `argv[1]` of the helper that writes to a file.
-pub const WRITER: &str = "writer";
+const WRITER: &str = "writer";
 
 /// Serves the socket on file descriptor 0 until its other end closes.
 pub fn main(args: Vec<OsString>) -> ExitCode {

@@ -20,7 +20,7 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Bytes of one message at most.
-pub const MAX_PIECE: usize = 64 * 1024 + 1;
+const MAX_PIECE: usize = 64 * 1024 + 1;
 
 /// The kind of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -97,7 +97,7 @@ impl Child {
     }
 
     /// Whether it has not yet executed its program. Where the kernel does not say so: no.
-    pub fn is_starting(&self) -> bool {
+    fn is_starting(&self) -> bool {
         self.ended.is_none() && self.launch.is_in_use()
     }
 
@@ -424,7 +424,7 @@ mod raw {
     #[cfg(target_pointer_width = "64")]
     pub(super) const SYS_FCNTL: c_long = libc::SYS_fcntl;
     #[cfg(target_pointer_width = "32")]
-    pub const SYS_FCNTL: c_long = libc::SYS_fcntl64;
+    const SYS_FCNTL: c_long = libc::SYS_fcntl64;
 
     #[cfg(all(target_pointer_width = "64", target_arch = "x86_64"))]
     pub(super) unsafe fn call(number: c_long, [a, b, c, d, e]: [usize; 5]) -> isize {

@@ -122,7 +122,7 @@ impl Dir {
     }
 
     /// `openat(2)` with these flags (such as `libc::O_RDONLY | libc::O_NONBLOCK`), not creating.
-    pub fn open_file(&self, name: &[u8], flags: i32) -> io::Result<File> {
+    fn open_file(&self, name: &[u8], flags: i32) -> io::Result<File> {
         let flags = flags | libc::O_CLOEXEC | libc::O_NOFOLLOW;
         openat(self.raw(), name, flags, 0).map(File::from)
     }
@@ -345,7 +345,7 @@ pub fn chmod_file(file: &impl AsFd, mode: u32) -> io::Result<()> {
 }
 
 /// One `read(2)` into the room that the buffer has; returns how many bytes were added.
-pub fn read_more(file: &impl AsFd, buffer: &mut Vec<u8>) -> io::Result<usize> {
+fn read_more(file: &impl AsFd, buffer: &mut Vec<u8>) -> io::Result<usize> {
     let room = buffer.spare_capacity_mut();
     // SAFETY: the kernel writes at most the given number of bytes to the spare room.
     let got = repeat(Op::Read, || unsafe {

@@ -58,7 +58,7 @@ struct Mount {
 
 /// See the module.
 #[derive(Debug)]
-pub struct AtOnce {
+pub(super) struct AtOnce {
     list: PathBuf,
     /// The list, open; None until it could be opened.
     file: Option<File>,
@@ -97,7 +97,7 @@ impl From<io::Error> for Miss {
 
 impl AtOnce {
     /// Knows the mounts that `proc` lists.
-    pub fn new(roots: &Roots) -> AtOnce {
+    pub(super) fn new(roots: &Roots) -> AtOnce {
         AtOnce {
             // A thread of tests may have mounts of its own.
             list: roots.proc.join("thread-self/mountinfo"),
@@ -109,7 +109,7 @@ impl AtOnce {
     }
 
     /// Mode bits (`st_mode`) of the file at an absolute path, symlinks followed.
-    pub fn mode(&mut self, path: &Path) -> Option<Result<u32, Errno>> {
+    pub(super) fn mode(&mut self, path: &Path) -> Option<Result<u32, Errno>> {
         match self.find(path.as_os_str().as_bytes()) {
             Ok(found) => Some(Ok(found.known.mode)),
             Err(Miss::Error(errno)) => Some(Err(errno)),
@@ -118,7 +118,7 @@ impl AtOnce {
     }
 
     /// Content of a regular file; EISDIR for a directory, EFBIG beyond the limit.
-    pub fn read(&mut self, path: &Path, limit: usize) -> Option<Result<BString, Errno>> {
+    pub(super) fn read(&mut self, path: &Path, limit: usize) -> Option<Result<BString, Errno>> {
         match self.try_read(path.as_os_str().as_bytes(), limit) {
             Ok(content) => Some(Ok(content)),
             Err(Miss::Error(errno)) => Some(Err(errno)),
@@ -211,7 +211,7 @@ impl AtOnce {
 
 /// Whether a path leads to no other mount than that of the folder it begins in, which is in memory. Where the kernel
 /// cannot say it, yes.
-pub fn stays_on_mount(folder: &Path, path: &[u8]) -> bool {
+pub(super) fn stays_on_mount(folder: &Path, path: &[u8]) -> bool {
     let mut options = File::options();
     let Ok(folder) = options.read(true).custom_flags(libc::O_PATH).open(folder) else { return true };
     let opened = at_once::open(Lookup::OnMountOf(&folder.into()), path, libc::O_PATH);

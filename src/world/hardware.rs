@@ -128,7 +128,7 @@ fn of_subsystem(subsystem: &[u8]) -> Option<Names> {
 const EVERYWHERE: Names = Only(&["eeprom", "nvmem", "driver_override"]);
 
 /// Folders of attributes that are asked for often and are no devices of their own.
-pub const GROUPS: [&str; 7] = ["capabilities", "dm", "id", "md", "power", "queue", "statistics"];
+pub(super) const GROUPS: [&str; 7] = ["capabilities", "dm", "id", "md", "power", "queue", "statistics"];
 
 /// Folders of attributes that are queries to the device, wherever they are: UFS.
 const FOLDERS: [&str; 9] = [
@@ -166,7 +166,7 @@ impl Names {
 
 /// Whether reading an attribute asks the hardware: one of a device of this subsystem itself, or in a folder of
 /// its own.
-pub fn asks(subsystem: &[u8], name: &[u8]) -> bool {
+pub(super) fn asks(subsystem: &[u8], name: &[u8]) -> bool {
     let folders = || name.split(|&b| b == b'/').rev().skip(1);
     of_subsystem(subsystem).is_some_and(|names| names.contain(name))
         || EVERYWHERE.contain(name)

@@ -2,7 +2,7 @@
 //! an absolute path.
 
 pub mod accounts;
-pub mod at_once;
+mod at_once;
 pub mod atomic;
 pub mod cgroup;
 pub mod claims_dir;
@@ -13,13 +13,13 @@ pub mod described;
 pub mod enumerate;
 pub mod files;
 pub mod filter;
-pub mod hardware;
+mod hardware;
 pub mod logger;
 pub mod nodes;
 pub mod patience;
 pub mod places;
 pub mod quota;
-pub mod recent;
+mod recent;
 pub mod rule_files;
 pub mod symlinks;
 pub mod sysfs;

@@ -16,7 +16,7 @@ const KEPT: usize = 256;
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct RecentRecords {
+pub(super) struct RecentRecords {
     records: HashMap<DeviceId, Recent, BuildFnv>,
     /// Of all that are kept, in the order in which they came.
     order: VecDeque<DeviceId>,
@@ -32,7 +32,7 @@ pub struct Recent {
 
 impl RecentRecords {
     /// This was written for an event with these properties.
-    pub fn wrote(&mut self, id: &DeviceId, record: &Arc<Record>, properties: &Properties) {
+    pub(super) fn wrote(&mut self, id: &DeviceId, record: &Arc<Record>, properties: &Properties) {
         let devtype = properties.get("DEVTYPE").map(BStr::to_owned);
         let recent = Recent { record: record.clone(), devtype };
         if let Some(known) = self.records.get_mut(id) {
@@ -49,14 +49,14 @@ impl RecentRecords {
     }
 
     /// The record is gone, or nobody knows what is on disk.
-    pub fn forget(&mut self, id: &DeviceId) {
+    pub(super) fn forget(&mut self, id: &DeviceId) {
         if self.records.remove(id).is_some() {
             self.order.retain(|kept| kept != id);
         }
     }
 
     /// The record last written for a device, if it is still kept.
-    pub fn get(&self, id: &DeviceId) -> Option<&Recent> {
+    pub(super) fn get(&self, id: &DeviceId) -> Option<&Recent> {
         self.records.get(id)
     }
 }
