@@ -14,7 +14,7 @@ pub mod link_files;
 mod machine;
 pub mod naming_scheme;
 mod net_driver;
-mod net_id;
+pub mod net_id;
 mod net_setup_link;
 mod path_id;
 pub mod value;

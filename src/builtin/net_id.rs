@@ -19,7 +19,7 @@ use crate::model::Event;
 use crate::rules::ask::BuiltinResult;
 use bstr::BStr;
 use names::names;
-pub(super) use read::Context;
+pub use read::Context;
 use read::{ARPHRD_INFINIBAND, Net, allowed};
 use std::cell::OnceCell;
 
@@ -28,7 +28,7 @@ const ARPHRD_SLIP: u16 = 256;
 const ARPHRD_MCTP: u16 = 290;
 
 /// Names the interface of the event. `link` is its row, or what sysfs says of it.
-pub(super) fn run(context: &Context, event: &Event, link: &LinkFacts) -> BuiltinResult {
+pub fn run(context: &Context, event: &Event, link: &LinkFacts) -> BuiltinResult {
     let failure = BuiltinResult::default();
     if event.device.subsystem != "net" {
         return failure;

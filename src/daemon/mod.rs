@@ -1,7 +1,7 @@
 //! The daemon: one loop that reads what comes in, lets the engine decide, and does what it wants.
 //!
 //! * [`shell`] is the loop, by a table of parts ([`turn`]); `start` puts it together from [`options`];
-//! * [`work`] is the work on events: the engine and who meets the needs of its jobs ([`answer`], [`questions`]);
+//! * [`work`] is the work on events: the engine and who meets the needs of its jobs ([`questions`]);
 //! * [`sources`] are read: uevents, links, children, clients;
 //! * [`upkeep`] is done beside events: rules, `/run/udev`, devices of which events were lost;
 //! * [`readiness`] tells who started us, [`recorder`] and [`trace`] keep what the engine was told, [`stats`] counts.

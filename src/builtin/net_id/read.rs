@@ -27,7 +27,7 @@ const DEVICE_TREE: &[u8] = b"/firmware/devicetree/base";
 const SLOTS: &[u8] = b"/bus/pci/slots";
 
 /// What net_id reads from besides the event.
-pub(in crate::builtin) struct Context<'a> {
+pub struct Context<'a> {
     pub scheme: NamingScheme,
     pub sysfs: &'a Sysfs,
     /// For the records of other devices.
