@@ -99,7 +99,7 @@ fn number_key(kind: u8, a: u32, b: u32) -> u64 {
     hasher.finish()
 }
 
-/// The key of a name, as [`id_key`] makes it: of drivers the bus is left out.
+/// The key of a name. Of drivers the bus is left out.
 pub(super) fn key_of_id(id: &DeviceId) -> u64 {
     match id {
         DeviceId::Block(number) => number_key(b'b', number.major, number.minor),
