@@ -119,7 +119,8 @@ impl Stores {
     }
 
     fn mend_what_is_elsewhere(&mut self) {
-        if !self.watches.are_folders_in_place() {
+        let held = self.database.folders().into_iter().chain([self.claims.folder()]);
+        if !self.watches.are_folders_in_place(held) {
             self.mend_folders();
         }
     }
@@ -143,5 +144,28 @@ impl Stores {
         let watches = Watches::new(&roots, None).unwrap();
         let builtins = Builtins::load(&roots, b"", None).0;
         Stores::open(&roots, builtins, watches, None).unwrap()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::tree::Tree;
+
+    #[test]
+    fn a_folder_that_is_replaced_while_folders_are_opened_is_noticed() {
+        let tree = Tree::new();
+        let mut stores = Stores::in_tree(&tree);
+        let data = tree.path("run/udev/data");
+        std::fs::rename(&data, tree.path("run/away")).unwrap();
+        tree.dir("run/udev/data");
+        // The last step of opening, after the replacement.
+        stores.watches.watch_folders();
+        stores.watches.doubt_folders();
+        stores.take_folder_changes();
+        assert!(matches!(stores.mended.take(), Some(Ok(()))));
+        stores.watches.doubt_folders();
+        stores.take_folder_changes();
+        assert!(stores.mended.is_none(), "what is in place stays");
     }
 }

@@ -18,6 +18,7 @@ mod names;
 
 use super::atomic;
 use super::database::{file_name, missing_is_fine, open_or_make};
+use super::places::Held;
 use super::symlinks::{self, split_last};
 use crate::model::claims::{Claims, Decision, EntryChange, Symlink};
 use crate::model::hash::{escape_link, unescape_link};
@@ -69,6 +70,11 @@ impl ClaimsDir {
         self.folder = open_or_make(udev, b"links")?;
         self.umask_spares_modes = atomic::umask_spares_modes(&self.folder);
         Ok(())
+    }
+
+    /// What is held open in `/run`.
+    pub fn folder(&self) -> Held<'_> {
+        ("udev/links", &self.folder)
     }
 
     /// The table.

@@ -15,6 +15,7 @@
 mod obstacle;
 
 use super::atomic;
+use super::places::Held;
 use super::recent::{Recent, RecentRecords};
 use crate::model::effect::Sticky;
 use crate::model::event::OrderedSet;
@@ -226,6 +227,11 @@ impl Database {
     /// Whether there was no folder of records when it was opened: then nothing can be told from a missing record.
     pub fn is_new(&self) -> bool {
         self.is_new
+    }
+
+    /// What is held open.
+    pub fn folders(&self) -> [Held<'_>; 2] {
+        [("udev/data", &self.records.data), ("udev/tags", &self.tags)]
     }
 
     /// All records, to read.

@@ -4,19 +4,18 @@
 //! The kernel tells of changes of its list of mounts (proc(5), `mountinfo`), each time once however many there
 //! were. Only then it is looked, so an event costs nothing.
 //!
-//! Must stay true: `/run/udev` is what clients find by its path.
+//! Must stay true: `/run/udev` is what clients find by its path. What is compared with that is what is held open itself:
+//! mounts may change between the opening and whatever is noted of it.
 
+use crate::sys::fs::Dir;
 use crate::world::Roots;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
-/// Those that are held open, or watched.
-const FOLDERS: [&str; 5] = ["udev", "udev/data", "udev/links", "udev/tags", "udev/watch"];
-
-/// Which folder it is: device and inode; None if there is none.
-type Identity = Option<(u64, u64)>;
+/// A folder that is held open, with its path below `/run`.
+pub type Held<'a> = (&'static str, &'a Dir);
 
 /// See the module.
 #[derive(Debug)]
@@ -24,7 +23,6 @@ pub struct Places {
     run: PathBuf,
     /// The list of mounts, open for the loop; None where there is no /proc.
     mounts: Option<File>,
-    held: [Identity; FOLDERS.len()],
 }
 
 impl Places {
@@ -32,7 +30,7 @@ impl Places {
     pub fn new(roots: &Roots) -> Places {
         let mounts = File::open(roots.proc.join("thread-self/mountinfo"));
         let mounts = mounts.inspect_err(|error| log::debug!("Cannot watch the list of mounts: {error}")).ok();
-        Places { run: roots.run.clone(), mounts, held: [None; FOLDERS.len()] }
+        Places { run: roots.run.clone(), mounts }
     }
 
     /// The list of mounts: it has urgent data (POLLPRI) when they change.
@@ -40,21 +38,11 @@ impl Places {
         self.mounts.as_ref().map(AsFd::as_fd)
     }
 
-    /// The folders that are there now are those that are used.
-    pub fn note(&mut self) {
-        self.held = self.look();
-    }
-
-    /// Whether all of them are still found by their paths.
-    pub fn are_held(&self) -> bool {
-        self.held == self.look()
-    }
-
-    fn look(&self) -> [Identity; FOLDERS.len()] {
-        FOLDERS.map(|folder| {
-            let metadata = std::fs::symlink_metadata(self.run.join(folder)).ok()?;
-            Some((metadata.dev(), metadata.ino()))
-        })
+    /// Whether this folder is what is found by its path.
+    pub fn is_found(&self, (path, held): Held) -> bool {
+        let Ok(found) = std::fs::symlink_metadata(self.run.join(path)) else { return false };
+        let dev = (libc::major(found.dev()), libc::minor(found.dev()));
+        held.stat(b".").is_ok_and(|held| (held.dev, held.inode) == (dev, found.ino()))
     }
 }
 
@@ -66,20 +54,18 @@ mod tests {
     #[test]
     fn a_folder_that_is_another_one_now_is_noticed() {
         let tree = Tree::new();
-        tree.dir("run/udev/data").dir("run/udev/tags");
-        let mut places = Places::new(&tree.roots());
-        assert!(!places.are_held());
-        for change in ["run/udev/data", "run/udev/tags", "run/udev"] {
-            places.note();
-            assert!(places.are_held());
+        let places = Places::new(&tree.roots());
+        for change in ["run/udev/data", "run/udev"] {
+            tree.dir("run/udev/data");
+            let data = Dir::open(&tree.path("run/udev/data")).unwrap();
+            let is_found = || places.is_found(("udev/data", &data));
+            assert!(is_found());
             std::fs::rename(tree.path(change), tree.path("run/away")).unwrap();
-            assert!(!places.are_held(), "{change} is gone");
-            tree.dir(change);
-            assert!(!places.are_held(), "{change} is another one");
+            assert!(!is_found(), "{change} is gone");
+            tree.dir("run/udev/data");
+            assert!(!is_found(), "{change} is another one");
             std::fs::remove_dir_all(tree.path("run/away")).unwrap();
+            assert!(!is_found(), "the one that is held is nowhere");
         }
-        places.note();
-        tree.dir("run/udev/data");
-        assert!(!places.are_held(), "there is one now");
     }
 }

@@ -6,6 +6,7 @@
 
 use super::atomic;
 use super::database::{file_name, missing_is_fine, open_or_make};
+use super::places::Held;
 use crate::model::DeviceId;
 use crate::sys::fs::Dir;
 use bstr::BString;
@@ -22,6 +23,11 @@ impl WatchDir {
     /// Opens the folder, making it if need be; `udev` is `/run/udev`.
     pub fn open(udev: &Dir) -> io::Result<WatchDir> {
         Ok(WatchDir { watch: open_or_make(udev, b"watch")?, udev: udev.try_clone()? })
+    }
+
+    /// What is held open.
+    pub fn folders(&self) -> [Held<'_>; 2] {
+        [("udev", &self.udev), ("udev/watch", &self.watch)]
     }
 
     /// Notes that the node of `id` is watched as `wd`.

@@ -4,7 +4,7 @@
 //! Must stay true: the table here, inotify and the symlinks of /run/udev/watch say the same; a node
 //! that was written to while its event runs is not watched, so that our own rules do not trigger us.
 
-use super::places::Places;
+use super::places::{Held, Places};
 use crate::model::{DeviceId, Errno};
 use crate::sys::inotify::Inotify;
 use crate::world::watch_dir::WatchDir;
@@ -148,7 +148,6 @@ impl Watches {
 
     /// Watches the folders of `/run/udev` that are there now.
     pub fn watch_folders(&mut self) {
-        self.places.note();
         for (number, _) in self.folders.drain() {
             // The kernel has dropped it already if the folder is gone.
             let _ = self.inotify.unwatch(number);
@@ -194,9 +193,10 @@ impl Watches {
         self.folder_changes.push(FolderChange::Mounts);
     }
 
-    /// Whether the folders are those that were watched last.
-    pub fn are_folders_in_place(&self) -> bool {
-        self.places.are_held()
+    /// Whether these folders, and those where watches are noted, are found by their paths.
+    pub fn are_folders_in_place<'a>(&'a self, others: impl IntoIterator<Item = Held<'a>>) -> bool {
+        let own = self.dir.iter().flat_map(WatchDir::folders);
+        own.chain(others).all(|held| self.places.is_found(held))
     }
 
     /// The changes of folders since the last call.
