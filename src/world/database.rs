@@ -22,7 +22,7 @@ use crate::model::event::OrderedSet;
 use crate::model::fnv::BuildFnv;
 use crate::model::record::Record;
 use crate::model::{DeviceId, Errno, Properties, SeqNum, Uevent};
-use crate::sys::fs::Dir;
+use crate::sys::fs::{Dir, Stat};
 use bstr::{BStr, BString, ByteSlice};
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -105,9 +105,12 @@ impl OtherDevices for Records {
 
 impl OtherDevices for Database {
     fn record_of(&self, id: &DeviceId) -> Option<Arc<Record>> {
+        if let Some(unwritten) = self.unwritten.get(id) {
+            return Some(Arc::new(unwritten.record.clone()));
+        }
         match self.recent.get(id) {
-            Some(recent) => Some(recent.record.clone()),
-            None => self.records.record_of(id),
+            Some(recent) if self.file_of(id) == Some(recent.file) => Some(recent.record.clone()),
+            _ => self.records.record_of(id),
         }
     }
 
@@ -258,8 +261,8 @@ impl Database {
     /// for events that ask for the record of their parent, and the properties of the device for the case that its
     /// `remove` is lost. Only devices with a record are remembered.
     pub fn remember(&mut self, id: &DeviceId, properties: &Properties, written: Option<&Arc<Record>>) {
-        match written {
-            Some(record) => self.recent.wrote(id, record, properties),
+        match written.zip(self.file_of(id)) {
+            Some((record, file)) => self.recent.wrote(id, record, file, properties),
             None => self.recent.forget(id),
         }
         let Some(known) = self.known.get_mut(id).filter(|known| known.has_record) else { return };
@@ -273,6 +276,11 @@ impl Database {
             known.identity.clear();
             known.identity.extend_from_slice(&self.buffer);
         }
+    }
+
+    /// The file that has the name of this device's record.
+    fn file_of(&self, id: &DeviceId) -> Option<Stat> {
+        self.records.data.stat(&file_name(id).ok()?).ok()
     }
 
     /// The `remove` that the kernel would send for a device, under this number. None if no event of it

@@ -1,12 +1,14 @@
 //! The records that this daemon has last written, kept for events that ask for the record of their parent: the events
 //! of a device and of its children come close behind each other.
 //!
-//! Must stay true: a record kept here is the one on disk, as far as this daemon knows. The database, which alone
-//! writes and removes records, tells of each; a record that could not be written is forgotten.
+//! Must stay true: a record kept here is the one on disk when the database hands it out. The database tells of each
+//! record that it writes or removes; a record that could not be written is forgotten. Others may remove a record
+//! (`info --cleanup-db`) or write one, so the database compares the file with what it was just after it was written.
 
 use crate::model::fnv::BuildFnv;
 use crate::model::record::Record;
 use crate::model::{DeviceId, Properties};
+use crate::sys::fs::Stat;
 use bstr::{BStr, BString};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -26,15 +28,17 @@ pub(super) struct RecentRecords {
 #[derive(Clone, Debug)]
 pub struct Recent {
     pub record: Arc<Record>,
+    /// Its file, just after it was written.
+    pub(super) file: Stat,
     /// DEVTYPE of the event that wrote it. It belongs to the device for good.
     pub devtype: Option<BString>,
 }
 
 impl RecentRecords {
-    /// This was written for an event with these properties.
-    pub(super) fn wrote(&mut self, id: &DeviceId, record: &Arc<Record>, properties: &Properties) {
+    /// This was written to this file for an event with these properties.
+    pub(super) fn wrote(&mut self, id: &DeviceId, record: &Arc<Record>, file: Stat, properties: &Properties) {
         let devtype = properties.get("DEVTYPE").map(BStr::to_owned);
-        let recent = Recent { record: record.clone(), devtype };
+        let recent = Recent { record: record.clone(), file, devtype };
         if let Some(known) = self.records.get_mut(id) {
             *known = recent;
             return;
@@ -72,6 +76,10 @@ mod tests {
         Arc::new(record)
     }
 
+    fn file() -> Stat {
+        crate::sys::fs::Dir::open(std::path::Path::new("/")).unwrap().stat(b".").unwrap()
+    }
+
     fn properties() -> Properties {
         let mut properties = Properties::new();
         properties.set("DEVTYPE", "bridge");
@@ -87,8 +95,8 @@ mod tests {
     fn the_last_record_counts_until_it_is_removed() {
         let (mut recent, id) = (RecentRecords::default(), DeviceId::Net(IfIndex(1)));
         assert_eq!(value(&recent, 1), None);
-        recent.wrote(&id, &record("old"), &Properties::new());
-        recent.wrote(&id, &record("new"), &properties());
+        recent.wrote(&id, &record("old"), file(), &Properties::new());
+        recent.wrote(&id, &record("new"), file(), &properties());
         assert_eq!(value(&recent, 1).as_deref(), Some("new"));
         assert_eq!(recent.get(&id).unwrap().devtype, Some("bridge".into()));
         recent.forget(&id);
@@ -99,9 +107,9 @@ mod tests {
     #[test]
     fn only_so_many_are_kept_and_the_oldest_goes() {
         let mut recent = RecentRecords::default();
-        let most = KEPT as u32;
+        let (most, file) = (KEPT as u32, file());
         for n in 0..most + 10 {
-            recent.wrote(&DeviceId::Net(IfIndex(n)), &record("x"), &Properties::new());
+            recent.wrote(&DeviceId::Net(IfIndex(n)), &record("x"), file, &Properties::new());
         }
         assert_eq!((recent.records.len(), recent.order.len()), (KEPT, KEPT));
         assert!(

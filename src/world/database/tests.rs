@@ -314,3 +314,34 @@ fn what_is_no_file_is_no_record_and_gives_way_to_one() {
     db.write_record(&id("n4"), &Record::default(), Sticky::No, true).unwrap();
     assert_eq!(mode(&tree, "data/n4"), Some(0o644));
 }
+
+#[test]
+fn what_others_do_to_a_record_counts_for_who_asks_for_that_of_a_parent() {
+    let tree = Tree::new();
+    let mut db = open(&tree);
+    let n1 = id("n1");
+    let write = |db: &mut Database, value: &str| {
+        let record = Arc::new(record(value));
+        db.write_record(&n1, &record, Sticky::No, true).unwrap();
+        db.remember(&n1, &Properties::new(), Some(&record));
+    };
+    let value = |db: &Database| Some(db.record_of(&id("n1"))?.properties.get("A")?.to_string());
+    write(&mut db, "1");
+    assert_eq!(value(&db).as_deref(), Some("1"));
+    tree.file("run/udev/data/.#n1", "E:A=2\nV:1\n");
+    std::fs::rename(tree.path("run/udev/data/.#n1"), tree.path("run/udev/data/n1")).unwrap();
+    assert_eq!(value(&db).as_deref(), Some("2"), "written by others");
+    std::fs::remove_file(tree.path("run/udev/data/n1")).unwrap();
+    assert_eq!(value(&db), None, "removed by others");
+    write(&mut db, "3");
+    assert_eq!(value(&db).as_deref(), Some("3"));
+}
+
+#[test]
+fn a_record_that_waits_for_room_counts_for_who_asks_for_that_of_a_parent() {
+    let tree = Tree::new();
+    let mut db = open(&tree);
+    let unwritten = Unwritten { record: record("kept"), sticky: false, keep_empty: true };
+    db.unwritten.insert(id("n1"), unwritten);
+    assert_eq!(*db.record_of(&id("n1")).unwrap(), record("kept"));
+}
