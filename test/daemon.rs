@@ -363,7 +363,7 @@ fn lost_events_are_made_up_for() {
 }
 
 /// What of an earlier run is left of devices: record, tag, claim, symlinks.
-fn leave(id: &str, node: &str, number_link: &str) {
+fn leave(id: &str, node: &str, number_symlink: &str) {
     use std::os::unix::fs::symlink;
     for folder in ["/run/udev/data", "/run/udev/tags/left", "/run/t/dev/block", "/run/t/dev/char"] {
         std::fs::create_dir_all(folder).expect("made");
@@ -375,7 +375,7 @@ fn leave(id: &str, node: &str, number_link: &str) {
     std::fs::write(format!("/run/udev/tags/left/{id}"), "").expect("written");
     symlink(format!("0:/dev/{node}"), format!("{claims}/{id}")).expect("made");
     symlink(node, format!("/run/t/dev/by-{node}")).expect("made");
-    symlink(format!("../{node}"), format!("/run/t/dev/{number_link}")).expect("made");
+    symlink(format!("../{node}"), format!("/run/t/dev/{number_symlink}")).expect("made");
 }
 
 fn is_left(id: &str) -> [bool; 2] {

@@ -202,7 +202,7 @@ fn debians_tool_reads_what_was_written() {
     in_cell(move || {
         let RunDir { mut database, .. } = open(Path::new("/run"));
         let null = Record {
-            links: set(&["foo/bar", "baz"]),
+            symlinks: set(&["foo/bar", "baz"]),
             priority: 7,
             usec_initialized: Some(725464701),
             properties: [("FOO", "b ar")].into_iter().collect(),

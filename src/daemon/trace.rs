@@ -190,7 +190,7 @@ fn render_done(done: &Done) -> Value {
         Done::Failed(errno) => json!({"errno": errno.0}),
         Done::Record(None) => json!({"record": null}),
         Done::Record(Some(record)) => json!({"record": {
-            "links": list(record.links.iter()),
+            "links": list(record.symlinks.iter()),
             "priority": record.priority,
             "usec_initialized": record.usec_initialized,
             "properties": record.properties.iter().map(|p| json!([bytes(p.name), bytes(p.value)])).collect::<Vec<_>>(),
@@ -351,7 +351,7 @@ fn parse_done(value: &Value) -> Option<Done> {
         return Some(Done::Record(None));
     }
     Some(Done::Record(Some(Arc::new(Record {
-        links: parse_list(record.get("links")?)?,
+        symlinks: parse_list(record.get("links")?)?,
         priority: i32::try_from(record.get("priority")?.as_i64()?).ok()?,
         usec_initialized: record.get("usec_initialized").and_then(Value::as_u64),
         properties: parse_pairs(record.get("properties")?)?.into_iter().collect(),
@@ -394,7 +394,7 @@ mod tests {
             driver: raw.clone(),
         };
         let record = Record {
-            links: [BString::from("disk/x")].into_iter().collect(),
+            symlinks: [BString::from("disk/x")].into_iter().collect(),
             priority: -5,
             usec_initialized: Some(7),
             properties: [("K", raw.clone())].into_iter().collect(),

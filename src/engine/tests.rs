@@ -228,8 +228,8 @@ fn a_new_device_is_recorded_before_it_is_announced() {
         "ReadRecord",
         "DropWatch",
         "Node",
-        "Links",
-        "NumberLink",
+        "Symlinks",
+        "NumberSymlink",
         "AddTags",
         "WriteRecord",
         "Run",
@@ -293,7 +293,7 @@ fn remove_announces_what_the_record_held_and_leaves_nothing() {
     w.settle();
     assert_eq!(
         w.kinds(),
-        ["ReadRecord", "RemoveTags", "RemoveRecord", "DropWatch", "Links", "NumberLink", "Announce"]
+        ["ReadRecord", "RemoveTags", "RemoveRecord", "DropWatch", "Symlinks", "NumberSymlink", "Announce"]
     );
     assert!(w.performed[4].1.contains("release: {\"keep\"}, claim: {}"), "{}", w.performed[4].1);
     let message = w.announced.last().unwrap();

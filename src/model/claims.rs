@@ -188,17 +188,17 @@ impl Claims {
     }
 
     /// All symlinks that someone wants, in no order.
-    pub fn links(&self) -> impl Iterator<Item = &BStr> {
+    pub fn symlinks(&self) -> impl Iterator<Item = &BStr> {
         self.stacks.keys().map(|link| link.as_bstr())
     }
 
     /// The symlinks that a device wants, in the order of their names.
-    pub fn links_of(&self, id: &DeviceId) -> Vec<BString> {
+    pub fn symlinks_of(&self, id: &DeviceId) -> Vec<BString> {
         self.by_device.get(id).into_iter().flatten().map(|link| link.as_bstr().to_owned()).collect()
     }
 
     /// Whether a device wants any.
-    pub fn has_links(&self, id: &DeviceId) -> bool {
+    pub fn has_symlinks(&self, id: &DeviceId) -> bool {
         self.by_device.contains_key(id)
     }
 
@@ -210,7 +210,7 @@ impl Claims {
     /// The symlinks that each device wants.
     #[cfg(test)]
     fn by_device(&self) -> HashMap<DeviceId, Vec<BString>> {
-        self.devices().map(|id| (id.clone(), self.links_of(id))).collect()
+        self.devices().map(|id| (id.clone(), self.symlinks_of(id))).collect()
     }
 
     /// Number of symlinks that someone wants.
@@ -364,11 +364,11 @@ mod tests {
         claims.claim(b"a", &id(1), 0, b"/dev/1");
         claims.claim(b"b", &id(2), 0, b"/dev/2");
         claims.release(b"a", &id(1));
-        assert_eq!(claims.links().collect::<Vec<_>>(), ["b"]);
+        assert_eq!(claims.symlinks().collect::<Vec<_>>(), ["b"]);
         claims.claim(b"c", &id(2), 0, b"/dev/2");
-        let mut links = claims.links_of(&id(2));
+        let mut links = claims.symlinks_of(&id(2));
         links.sort();
-        assert_eq!((links, claims.links_of(&id(1))), (vec!["b".into(), "c".into()], vec![]));
+        assert_eq!((links, claims.symlinks_of(&id(1))), (vec!["b".into(), "c".into()], vec![]));
         assert_eq!(
             claims.by_device().into_iter().map(|(i, l)| (i, l.len())).collect::<Vec<_>>(),
             [(id(2), 2)]

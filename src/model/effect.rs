@@ -42,9 +42,9 @@ pub enum Effect {
     Node(NodeChange),
     /// Claim these symlinks and no others; `/dev/<link>` follows (rules.md 11.2). `release` are those that the old record
     /// knows of; others that the device still claims go, too: somebody may have removed the record.
-    Links { id: DeviceId, devnode: BString, priority: i32, release: OrderedSet, claim: OrderedSet },
+    Symlinks { id: DeviceId, devnode: BString, priority: i32, release: OrderedSet, claim: OrderedSet },
     /// `/dev/block/M:m` or `/dev/char/M:m` -> node; on remove it goes.
-    NumberLink { block: bool, devnum: DevNum, devnode: BString, present: bool },
+    NumberSymlink { block: bool, devnum: DevNum, devnode: BString, present: bool },
     /// Tell the listeners: a complete datagram of [`super::announcement`].
     Announce { datagram: BString },
 }

@@ -121,7 +121,7 @@ impl<T: Into<BString> + AsRef<[u8]>> FromIterator<T> for OrderedSet {
 }
 
 /// Symlinks of a device, relative to `/dev/` (`disk/by-id/x`).
-pub type LinkSet = OrderedSet;
+pub type SymlinkSet = OrderedSet;
 
 /// The two tag sets (rules.md 3.3, 8.2): `sticky` holds every tag ever given, `current` those that
 /// this event gave. Rules match the current ones.
@@ -193,7 +193,7 @@ pub struct Event {
     pub properties: Properties,
     pub tags: Tags,
     /// Collected so far; on remove those of the record.
-    pub links: LinkSet,
+    pub symlinks: SymlinkSet,
     /// When the device was first seen, CLOCK_MONOTONIC microseconds; None until known.
     pub usec_initialized: Option<u64>,
     /// The record of the last event, None if there was none. On remove it is merged into the fields
@@ -211,7 +211,7 @@ impl Event {
             device,
             properties: uevent.properties,
             tags: Tags::default(),
-            links: LinkSet::default(),
+            symlinks: SymlinkSet::default(),
             usec_initialized: None,
             old: None,
         }
@@ -232,7 +232,7 @@ impl Event {
                 self.properties.set_stored(property.name, property.value);
             }
             self.tags.current = record.current_tags.clone();
-            self.links = record.links.clone();
+            self.symlinks = record.symlinks.clone();
         }
         self.old = Some(record);
     }
@@ -250,10 +250,10 @@ impl Event {
 
     /// DEVLINKS: full paths with one space between, None if there are no symlinks.
     pub fn devlinks(&self) -> Option<BString> {
-        if self.links.is_empty() {
+        if self.symlinks.is_empty() {
             return None;
         }
-        let paths: Vec<Vec<u8>> = self.links.iter().map(|l| [b"/dev/", &**l].concat()).collect();
+        let paths: Vec<Vec<u8>> = self.symlinks.iter().map(|l| [b"/dev/", &**l].concat()).collect();
         Some(bstr::join(" ", paths).into())
     }
 

@@ -3,7 +3,7 @@
 //!
 //! * [`murmur_hash2`]: 32 bits of a text, seed 0.
 //! * [`tag_bloom`]: 64 bits of a set of tags; receivers filter on it in the kernel.
-//! * [`escape_link`], [`unescape_link`]: `disk/by-id/x` <-> `disk\x2fby-id\x2fx`.
+//! * [`escape_symlink`], [`unescape_symlink`]: `disk/by-id/x` <-> `disk\x2fby-id\x2fx`.
 
 use bstr::{BString, ByteSlice};
 use siphasher::sip::SipHasher24;
@@ -52,7 +52,7 @@ const LINK_HASH_KEY: [u8; 16] =
 
 /// The claim directory of a symlink: `link` is relative to `/dev/`. A name that does not fit ends in
 /// a hash of the whole.
-pub fn escape_link(link: &[u8]) -> BString {
+pub fn escape_symlink(link: &[u8]) -> BString {
     let mut name = BString::new(Vec::with_capacity(link.len() + 16));
     for &byte in link {
         let unit: &[u8] = match byte {
@@ -63,7 +63,7 @@ pub fn escape_link(link: &[u8]) -> BString {
         if name.len() + unit.len() > KEPT {
             // The reference leaves the bytes after a cut escape undefined; ours are `_`.
             name.resize(KEPT, b'_');
-            push_link_hash(&mut name, link);
+            push_symlink_hash(&mut name, link);
             return name;
         }
         name.extend_from_slice(unit);
@@ -72,7 +72,7 @@ pub fn escape_link(link: &[u8]) -> BString {
 }
 
 /// SipHash-2-4 over the link and a NUL, as eleven characters of the URL-safe base64 alphabet.
-fn push_link_hash(name: &mut BString, link: &[u8]) {
+fn push_symlink_hash(name: &mut BString, link: &[u8]) {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let mut hasher = SipHasher24::new_with_key(&LINK_HASH_KEY);
     hasher.write(link);
@@ -87,7 +87,7 @@ fn push_link_hash(name: &mut BString, link: &[u8]) {
 /// The symlink of a claim directory, relative to `/dev/`; both name forms (with and without the
 /// leading slash) give the same. None for a name that was cut, which cannot be undone, and for one
 /// that is no escaped name.
-pub fn unescape_link(name: &[u8]) -> Option<BString> {
+pub fn unescape_symlink(name: &[u8]) -> Option<BString> {
     if name.len() >= NAME_MAX {
         return None;
     }
@@ -172,9 +172,9 @@ mod tests {
                 "\\x2fdisk\\x2fby-id\\x2f".to_owned() + &"a".repeat(223) + "N3YhcCqFeID",
             ),
         ] {
-            assert_eq!(escape_link(link.as_bytes()), name);
+            assert_eq!(escape_symlink(link.as_bytes()), name);
         }
-        let cut = escape_link(&[b"a".repeat(242), b"/bc".to_vec()].concat());
+        let cut = escape_symlink(&[b"a".repeat(242), b"/bc".to_vec()].concat());
         assert_eq!((cut.len(), &cut[242..244]), (255, &b"__"[..]));
     }
 
@@ -189,8 +189,8 @@ mod tests {
             ("a\\x41", None),
             ("a\\", None),
         ] {
-            assert_eq!(unescape_link(name.as_bytes()), link.map(BString::from), "{name}");
+            assert_eq!(unescape_symlink(name.as_bytes()), link.map(BString::from), "{name}");
         }
-        assert_eq!(unescape_link(&escape_link(&[b'a'; 300])), None);
+        assert_eq!(unescape_symlink(&escape_symlink(&[b'a'; 300])), None);
     }
 }

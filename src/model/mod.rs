@@ -27,7 +27,7 @@ pub mod uevent;
 pub use action::{Action, Trigger};
 pub use device::{DevNum, Device, IfIndex};
 pub use device_id::DeviceId;
-pub use event::{Event, LinkSet, Tags};
+pub use event::{Event, SymlinkSet, Tags};
 pub use properties::{Key, Properties};
 pub use time::Now;
 pub use uevent::{SeqNum, Uevent};

@@ -82,7 +82,7 @@ pub struct PartsDone {
 /// Symlinks and tags of a device that its record does not name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rest {
-    pub links: Vec<BString>,
+    pub symlinks: Vec<BString>,
     pub tags: Vec<BString>,
 }
 

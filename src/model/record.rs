@@ -14,7 +14,7 @@
 //! V:1                 always last
 //! ```
 
-use super::event::{LinkSet, OrderedSet, Tags};
+use super::event::{OrderedSet, SymlinkSet, Tags};
 use super::properties::{Properties, Property};
 use bstr::{BStr, ByteSlice};
 use std::io::Write;
@@ -23,7 +23,7 @@ use std::io::Write;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Record {
     /// `S:` symlinks relative to `/dev/`.
-    pub links: LinkSet,
+    pub symlinks: SymlinkSet,
     /// `L:`.
     pub priority: i32,
     /// `I:` CLOCK_MONOTONIC microseconds.
@@ -42,14 +42,14 @@ impl Record {
     /// (interop.md 1.3). The time alone does not count, nor does what cannot be written.
     pub fn is_empty(&self) -> bool {
         self.priority == 0
-            && self.links_to_write().next().is_none()
+            && self.symlinks_to_write().next().is_none()
             && self.properties_to_write().next().is_none()
             && tags_to_write(&self.tags).next().is_none()
             && tags_to_write(&self.current_tags).next().is_none()
     }
 
-    fn links_to_write(&self) -> impl Iterator<Item = &BStr> {
-        self.links.iter().filter(|link| fits_line(link))
+    fn symlinks_to_write(&self) -> impl Iterator<Item = &BStr> {
+        self.symlinks.iter().filter(|link| fits_line(link))
     }
 
     fn properties_to_write(&self) -> impl Iterator<Item = Property<'_>> {
@@ -74,7 +74,7 @@ impl Record {
         if self.is_empty() {
             return;
         }
-        for link in self.links_to_write() {
+        for link in self.symlinks_to_write() {
             push_line(file, b'S', link);
         }
         if self.priority != 0 {
@@ -107,7 +107,7 @@ impl Record {
             rest = tail;
             let Some((key, value)) = line else { continue };
             match key {
-                b'S' => _ = record.links.insert(value),
+                b'S' => _ = record.symlinks.insert(value),
                 b'L' => record.priority = parse_number(value).unwrap_or(record.priority),
                 b'I' => record.usec_initialized = parse_number(value).or(record.usec_initialized),
                 b'E' => read_property(value, &mut record.properties),
@@ -195,7 +195,7 @@ mod tests {
 
     fn tiny() -> Record {
         Record {
-            links: ["disk/by-id/x"].into_iter().collect(),
+            symlinks: ["disk/by-id/x"].into_iter().collect(),
             priority: -3,
             usec_initialized: Some(725464701),
             properties: [("FOO", "b ar")].into_iter().collect(),
@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn nothing_breaks_out_of_its_line() {
         let record = Record {
-            links: ["a\nL:9", "ok"].into_iter().collect(),
+            symlinks: ["a\nL:9", "ok"].into_iter().collect(),
             properties: [
                 ("A", "1\nG:evil"),
                 ("B\nG:evil", "1"),
@@ -301,7 +301,7 @@ mod tests {
             current in prop::collection::vec("[A-Za-z0-9_-]{1,9}", 0..4),
         ) {
             let record = Record {
-                links: links.into_iter().collect(),
+                symlinks: links.into_iter().collect(),
                 priority,
                 usec_initialized: usec,
                 properties: properties.into_iter().collect(),

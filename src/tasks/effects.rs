@@ -100,13 +100,13 @@ impl Stores {
                 let what = format_args!("{title}: cannot set up {}", change.devnode);
                 done(what, nodes::apply_node(roots, change))
             }
-            Effect::Links { id, devnode, priority, release, claim } => {
+            Effect::Symlinks { id, devnode, priority, release, claim } => {
                 let owner = PartsOwner { id, devnode, priority: *priority, title: Some(title) };
                 // What fails of them fails no event.
-                self.do_links(owner, release, claim, facts)?;
+                self.do_symlinks(owner, release, claim, facts)?;
                 Done::Ok
             }
-            Effect::NumberLink { block, devnum, devnode, present } => {
+            Effect::NumberSymlink { block, devnum, devnode, present } => {
                 let result = match present {
                     true => self.claims.set_number_symlink(*block, *devnum, devnode),
                     false => self.claims.remove_number_symlink(*block, *devnum),

@@ -90,9 +90,9 @@ impl Stores {
             Ok(record) => {
                 let record = record.unwrap_or_default();
                 // Others may have removed the record, which knew of these.
-                let links = self.claims.symlinks_beside(id, &record.links);
+                let links = self.claims.symlinks_beside(id, &record.symlinks);
                 let tags = self.database.tags_beside(id, &record.tags);
-                rest.links = record.links.as_slice().iter().cloned().chain(links).collect();
+                rest.symlinks = record.symlinks.as_slice().iter().cloned().chain(links).collect();
                 rest.tags = record.tags.as_slice().iter().cloned().chain(tags).collect();
             }
             Err(error) => progress.fail(&error),
@@ -116,7 +116,7 @@ impl Stores {
             }
         }
         let owner = PartsOwner { id, devnode: b"", priority: 0, title: None };
-        if !self.do_parts(owner, &[Parts::Release(&rest.links), Parts::RemoveTags(&rest.tags)], progress) {
+        if !self.do_parts(owner, &[Parts::Release(&rest.symlinks), Parts::RemoveTags(&rest.tags)], progress) {
             self.unfinished.end_half_way(id);
             return Removed::Partly;
         }

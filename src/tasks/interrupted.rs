@@ -134,9 +134,9 @@ impl Stores {
         let none = OrderedSet::default();
         let (untag, tag) = Database::differing_tags(&record, indexed.get(id).unwrap_or(&none));
         let is_under_way = UNDER_WAY.iter().any(|name| record.properties.get(*name).is_some());
-        let has_links = !record.links.is_empty() || self.claims.claims().has_links(id);
+        let has_symlinks = !record.symlinks.is_empty() || self.claims.claims().has_symlinks(id);
         let mut device = None;
-        if has_links || is_under_way {
+        if has_symlinks || is_under_way {
             let sysfs = &self.answers.attributes.sysfs;
             device = sysfs.device_of_id(id).and_then(|devpath| sysfs.device(&devpath));
         }

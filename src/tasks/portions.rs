@@ -11,7 +11,7 @@ use super::turn::PORTION;
 use crate::model::effect::{Effect, Sticky};
 use crate::model::event::Title;
 use crate::model::need::{Fact, Need, PartsDone, Rest};
-use crate::model::{DeviceId, Event, LinkSet};
+use crate::model::{DeviceId, Event, SymlinkSet};
 use crate::world::claims_dir::ClaimError;
 use bstr::BString;
 use std::io;
@@ -120,22 +120,25 @@ impl Stores {
     }
 
     /// Makes these claims for a job. `release` go before, and what else the device claims.
-    pub fn do_links(
+    pub fn do_symlinks(
         &mut self,
         owner: PartsOwner,
-        release: &LinkSet,
-        claim: &LinkSet,
+        release: &SymlinkSet,
+        claim: &SymlinkSet,
         facts: &[Fact],
     ) -> Result<(), Need> {
         let mut progress = PartsDone::of(facts);
-        if facts.is_empty() && self.claims.claims().has_links(owner.id) {
-            let mut links = self.claims.symlinks_beside(owner.id, claim);
-            links.retain(|link| !release.contains(link));
-            progress.rest = (!links.is_empty()).then(|| Arc::new(Rest { links, ..Rest::default() }));
+        if facts.is_empty() && self.claims.claims().has_symlinks(owner.id) {
+            let mut symlinks = self.claims.symlinks_beside(owner.id, claim);
+            symlinks.retain(|symlink| !release.contains(symlink));
+            progress.rest = (!symlinks.is_empty()).then(|| Arc::new(Rest { symlinks, ..Rest::default() }));
         }
         let rest = progress.rest.clone().unwrap_or_default();
-        let all =
-            [Parts::Release(release.as_slice()), Parts::Release(&rest.links), Parts::Claim(claim.as_slice())];
+        let all = [
+            Parts::Release(release.as_slice()),
+            Parts::Release(&rest.symlinks),
+            Parts::Claim(claim.as_slice()),
+        ];
         match self.do_parts(owner, &all, &mut progress) {
             true => Ok(()),
             false => Err(Need::Turn(progress)),
@@ -156,14 +159,14 @@ impl Stores {
             Effect::RemoveRecord { id } => (id, None),
             _ => return None,
         };
-        let none = LinkSet::default();
-        let (links, tags) = record.map_or((&none, &none), |record| (&record.links, &record.tags));
+        let none = SymlinkSet::default();
+        let (symlinks, tags) = record.map_or((&none, &none), |record| (&record.symlinks, &record.tags));
         if self.unfinished.ends_half_way(id) {
-            let links = self.claims.symlinks_beside(id, links);
-            return Some(Rest { links, tags: self.database.tags_beside(id, tags) });
+            let symlinks = self.claims.symlinks_beside(id, symlinks);
+            return Some(Rest { symlinks, tags: self.database.tags_beside(id, tags) });
         }
         let has_many = record.is_none() && self.database.tag_count(id) > PORTION;
-        has_many.then(|| Rest { links: Vec::new(), tags: self.database.tags_beside(id, tags) })
+        has_many.then(|| Rest { symlinks: Vec::new(), tags: self.database.tags_beside(id, tags) })
     }
 
     /// Removes what is left of a device beside its record. `found`: at the first try, what that is.
@@ -181,7 +184,7 @@ impl Stores {
         let Some(rest) = progress.rest.clone() else { return Ok(()) };
         let devnode = event.device.devnode.as_ref().map_or(&b""[..], |node| node);
         let owner = PartsOwner { id, devnode, priority: 0, title: Some(event.title()) };
-        let all = [Parts::Release(&rest.links), Parts::RemoveTags(&rest.tags)];
+        let all = [Parts::Release(&rest.symlinks), Parts::RemoveTags(&rest.tags)];
         if !self.do_parts(owner, &all, &mut progress) {
             return Err(Need::Turn(progress));
         }

@@ -117,10 +117,10 @@ impl Unfinished {
             Effect::WriteRecord { .. }
             | Effect::AddTags { .. }
             | Effect::Node(_)
-            | Effect::NumberLink { present: true, .. } => self.end_half_way(&id),
+            | Effect::NumberSymlink { present: true, .. } => self.end_half_way(&id),
             Effect::RemoveRecord { .. }
             | Effect::RemoveTags { .. }
-            | Effect::NumberLink { present: false, .. } => {}
+            | Effect::NumberSymlink { present: false, .. } => {}
             _ => return,
         }
         if may_succeed_later(effect, errno) {

@@ -21,9 +21,9 @@ use super::database::{file_name, missing_is_fine, open_or_make};
 use super::places::Held;
 use super::symlinks::{self, split_last};
 use crate::model::claims::{Claims, Decision, EntryChange, Symlink};
-use crate::model::hash::{escape_link, unescape_link};
+use crate::model::hash::{escape_symlink, unescape_symlink};
 use crate::model::record::Record;
-use crate::model::{DevNum, DeviceId, LinkSet};
+use crate::model::{DevNum, DeviceId, SymlinkSet};
 use crate::sys::fs::Dir;
 use bstr::{BStr, BString, ByteSlice};
 pub use error::{ClaimError, ClaimErrorKind};
@@ -137,9 +137,9 @@ impl ClaimsDir {
     pub fn take_unfinished(&mut self) -> Vec<BString> {
         let mut symlinks = std::mem::take(&mut self.unfinished);
         if std::mem::take(&mut self.too_many_unfinished) {
-            symlinks.extend(self.claims.links().map(BStr::to_owned));
+            symlinks.extend(self.claims.symlinks().map(BStr::to_owned));
             let on_disk = self.folder.names().unwrap_or_default();
-            symlinks.extend(on_disk.iter().filter_map(|dir| unescape_link(dir)));
+            symlinks.extend(on_disk.iter().filter_map(|dir| unescape_symlink(dir)));
         }
         symlinks.into_iter().collect()
     }
@@ -163,7 +163,7 @@ impl ClaimsDir {
 
     /// Removes the entries of devices that have no claim.
     fn drop_strange_entries(&self, symlink: &[u8]) -> io::Result<()> {
-        let dir = escape_link(symlink);
+        let dir = escape_symlink(symlink);
         let opened = match self.folder.open_dir(&dir) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             opened => opened?,
@@ -177,8 +177,8 @@ impl ClaimsDir {
     }
 
     /// The symlinks that a device claims beside these, as far as is known.
-    pub fn symlinks_beside(&self, id: &DeviceId, symlinks: &LinkSet) -> Vec<BString> {
-        let mut others = self.claims.links_of(id);
+    pub fn symlinks_beside(&self, id: &DeviceId, symlinks: &SymlinkSet) -> Vec<BString> {
+        let mut others = self.claims.symlinks_of(id);
         others.retain(|symlink| !symlinks.contains(symlink));
         others
     }
@@ -198,17 +198,19 @@ impl ClaimsDir {
             is_claimed && self.dev.exists(symlink)
         };
         let claim = match devnode {
-            Some(_) => record.links.as_slice().iter().filter(|symlink| !agrees(symlink)).cloned().collect(),
+            Some(_) => {
+                record.symlinks.as_slice().iter().filter(|symlink| !agrees(symlink)).cloned().collect()
+            }
             None => Vec::new(),
         };
-        (self.symlinks_beside(id, &record.links), claim)
+        (self.symlinks_beside(id, &record.symlinks), claim)
     }
 
     /// Removes what a crash has left of replacing symlinks in `/dev`, wherever somebody claims one.
     pub fn sweep_dev(&self) -> io::Result<()> {
         let numbers = [&b""[..], b"block", b"char"];
         let folders: BTreeSet<&[u8]> =
-            self.claims.links().map(|symlink| split_last(symlink).0).chain(numbers).collect();
+            self.claims.symlinks().map(|symlink| split_last(symlink).0).chain(numbers).collect();
         let sweep = |folder| {
             let is_claimed = |name: &BString| {
                 let symlink = [folder, name.as_slice()].join(&b'/');
@@ -331,7 +333,7 @@ impl ClaimsDir {
     fn write_entry(&self, symlink: &[u8], id: &DeviceId, is_new: bool) -> io::Result<()> {
         let Some(claim) = self.claims.get(symlink, id) else { return Ok(()) };
         let target = [claim.priority.to_string().as_bytes(), b":", &claim.devnode].concat();
-        let dir = escape_link(symlink);
+        let dir = escape_symlink(symlink);
         let entry = [&dir[..], b"/", &file_name(id)?].concat();
         let made = match self.folder.symlink(&target, &entry) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -350,7 +352,7 @@ impl ClaimsDir {
     }
 
     fn remove_entry(&self, symlink: &[u8], id: &DeviceId, last: bool) -> io::Result<()> {
-        let dir = escape_link(symlink);
+        let dir = escape_symlink(symlink);
         missing_is_fine(self.folder.unlink(&[&dir[..], b"/", &file_name(id)?].concat()))?;
         if last { self.remove_claim_dir(&dir) } else { Ok(()) }
     }

@@ -39,7 +39,7 @@ impl Described {
 
     /// Symlinks relative to `/dev`.
     pub fn links(&self) -> impl Iterator<Item = &BStr> {
-        self.record.iter().flat_map(|r| r.links.iter())
+        self.record.iter().flat_map(|r| r.symlinks.iter())
     }
 
     /// Node relative to `/dev`.
@@ -77,9 +77,9 @@ fn add_record(properties: &mut Properties, record: &Record) {
     for property in record.properties.iter() {
         properties.set(property.name, property.value);
     }
-    if !record.links.is_empty() {
+    if !record.symlinks.is_empty() {
         let links: Vec<BString> =
-            record.links.iter().map(|l| [b"/dev/", l.as_bytes()].concat().into()).collect();
+            record.symlinks.iter().map(|l| [b"/dev/", l.as_bytes()].concat().into()).collect();
         properties.set("DEVLINKS", bstr::join(" ", links));
     }
     let mut set_tags = |name: &str, tags: &OrderedSet| {

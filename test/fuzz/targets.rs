@@ -87,7 +87,7 @@ fn outcome(program: Specialised, event: Event) -> String {
         }
     }
     let event = &outcome.event;
-    let lists = [&event.links, &event.tags.sticky, &event.tags.current]
+    let lists = [&event.symlinks, &event.tags.sticky, &event.tags.current]
         .map(|list| list.iter().map(BString::from).collect::<Vec<_>>());
     format!(
         "{:?} {lists:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",

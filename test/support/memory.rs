@@ -118,7 +118,7 @@ fn wrong(expect: &Expect, outcome: &Outcome) -> Option<String> {
             (name.clone(), value.clone().unwrap_or("(none)".to_owned()), found)
         }
         Expect::Links(links) => {
-            let found = event.links.iter().map(|l| l.to_str_lossy().into_owned()).collect();
+            let found = event.symlinks.iter().map(|l| l.to_str_lossy().into_owned()).collect();
             ("links".to_owned(), sorted(links.clone()), sorted(found))
         }
         Expect::Tags(tags) => {

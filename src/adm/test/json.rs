@@ -133,7 +133,7 @@ impl Tested {
 fn node(outcome: &Outcome, accounts: &Accounts) -> Option<Node> {
     let node = node_change(outcome)?;
     let mut symlinks: Vec<String> =
-        outcome.event.links.iter().map(|link| text(&[b"/dev/", link.as_bytes()].concat())).collect();
+        outcome.event.symlinks.iter().map(|link| text(&[b"/dev/", link.as_bytes()].concat())).collect();
     symlinks.sort();
     let owner = Owner {
         uid: node.owner,

@@ -4,7 +4,7 @@
 use super::Sim;
 use super::kernel::{Device, Kernel};
 use super::shell::Announced;
-use crate::model::hash::escape_link;
+use crate::model::hash::escape_symlink;
 use crate::model::record::Record;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
@@ -177,7 +177,7 @@ fn describe(record: &Record) -> String {
         .map(|p| (p.name.to_string(), String::from_utf8_lossy(p.value).into_owned()))
         .collect();
     let set = |names: &mut dyn Iterator<Item = String>| names.collect::<BTreeSet<String>>();
-    let links = set(&mut record.links.iter().map(|link| link.to_string()));
+    let links = set(&mut record.symlinks.iter().map(|link| link.to_string()));
     let tags = set(&mut record.tags.iter().map(|tag| tag.to_string()));
     let current = set(&mut record.current_tags.iter().map(|tag| tag.to_string()));
     format!("{properties:?} {links:?} {} {tags:?} {current:?}", record.priority)
@@ -217,7 +217,7 @@ fn made(device: &Device, last: &BTreeMap<&str, &Announced>) -> Made {
     record.priority = priority;
     record.tags = tags.iter().copied().collect();
     record.current_tags = record.tags.clone();
-    record.links = links.iter().map(String::as_str).collect();
+    record.symlinks = links.iter().map(String::as_str).collect();
     Made { record, tags: tags.to_vec(), links, priority }
 }
 
@@ -231,7 +231,7 @@ fn expected(kernel: &Kernel, last: &BTreeMap<&str, &Announced>) -> State {
             state.insert(format!("tags/{tag}/{id}"), String::new());
         }
         for link in made.links {
-            let escaped = escape_link(link.as_bytes());
+            let escaped = escape_symlink(link.as_bytes());
             state.insert(format!("links/{escaped}/{id}"), format!("{}:/dev/{name}", made.priority));
             claims.entry(link).or_default().push((made.priority, format!("../{name}")));
         }

@@ -9,34 +9,34 @@ use bstr::ByteSlice;
 
 impl Job {
     pub(super) fn node(&mut self) -> Option<JobStep> {
-        self.phase = Phase::Links;
+        self.phase = Phase::Symlinks;
         let change = node_change(&self.outcome)?;
-        self.perform(Effect::Node(change), Awaiting::Must, Phase::Links)
+        self.perform(Effect::Node(change), Awaiting::Must, Phase::Symlinks)
     }
 
     /// A device without symlinks may have claims, too, of which no record knows.
-    pub(super) fn links(&mut self) -> Option<JobStep> {
-        self.phase = Phase::NumberLink;
+    pub(super) fn symlinks(&mut self) -> Option<JobStep> {
+        self.phase = Phase::NumberSymlink;
         let event = self.event();
         event.device.devnum?;
         let devnode = event.device.devnode.clone()?;
         let id = self.device_id.clone()?;
         let (release, claim) = match event.action {
-            Action::Remove => (event.links.clone(), OrderedSet::default()),
+            Action::Remove => (event.symlinks.clone(), OrderedSet::default()),
             _ => {
-                let old = event.old.iter().flat_map(|record| record.links.iter());
-                (old.filter(|link| !event.links.contains(link)).collect(), event.links.clone())
+                let old = event.old.iter().flat_map(|record| record.symlinks.iter());
+                (old.filter(|link| !event.symlinks.contains(link)).collect(), event.symlinks.clone())
             }
         };
         let priority = self.outcome.link_priority;
-        let effect = Effect::Links { id, devnode, priority, release, claim };
-        self.perform(effect, Awaiting::Any, Phase::NumberLink)
+        let effect = Effect::Symlinks { id, devnode, priority, release, claim };
+        self.perform(effect, Awaiting::Any, Phase::NumberSymlink)
     }
 
-    pub(super) fn number_link(&mut self, now: Now, config: &EngineConfig) -> Option<JobStep> {
+    pub(super) fn number_symlink(&mut self, now: Now, config: &EngineConfig) -> Option<JobStep> {
         let present = !self.is_removal();
         let device = &self.event().device;
-        let link = device.devnode.clone().zip(device.devnum).map(|(devnode, devnum)| Effect::NumberLink {
+        let link = device.devnode.clone().zip(device.devnum).map(|(devnode, devnum)| Effect::NumberSymlink {
             block: device.is_block(),
             devnum,
             devnode,

@@ -29,7 +29,7 @@ impl Job {
     fn rules_are_done(&mut self) -> Option<JobStep> {
         self.evaluation = None;
         self.phase = match self.event().action {
-            Action::Remove => Phase::Links,
+            Action::Remove => Phase::Symlinks,
             _ => Phase::AnnounceRenaming,
         };
         let failure = self.outcome.failure?;

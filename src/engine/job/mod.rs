@@ -65,8 +65,8 @@ enum Phase {
     Rename,
     AltNames,
     Node,
-    Links,
-    NumberLink,
+    Symlinks,
+    NumberSymlink,
     Tags,
     Record,
     Delay { item: usize, until: Now },
@@ -240,8 +240,8 @@ impl Job {
                 Phase::Rename => self.rename(),
                 Phase::AltNames => self.alt_names(),
                 Phase::Node => self.node(),
-                Phase::Links => self.links(),
-                Phase::NumberLink => self.number_link(now, config),
+                Phase::Symlinks => self.symlinks(),
+                Phase::NumberSymlink => self.number_symlink(now, config),
                 Phase::Tags => self.tags(),
                 Phase::Record => self.record_before_run(now, config),
                 Phase::Delay { until, .. } if now < until => return JobStep::WaitUntil(until),
@@ -316,7 +316,7 @@ impl Job {
         self.failure = Some(errno);
         self.phase = match self.event().action {
             // What a removed device claimed is released whatever happens.
-            Action::Remove if !matches!(self.phase, Phase::Unlock) => Phase::Links,
+            Action::Remove if !matches!(self.phase, Phase::Unlock) => Phase::Symlinks,
             Action::Remove => Phase::Unlock,
             _ => Phase::RestoreWatch,
         };

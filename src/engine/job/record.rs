@@ -80,7 +80,7 @@ fn record_of(outcome: &Outcome) -> Record {
     let event = &outcome.event;
     let node = event.device.devnum.is_some();
     Record {
-        links: if node { event.links.clone() } else { OrderedSet::default() },
+        symlinks: if node { event.symlinks.clone() } else { OrderedSet::default() },
         priority: if node { outcome.link_priority } else { 0 },
         usec_initialized: event.usec_initialized,
         properties: event.properties.stored_only(),

@@ -30,7 +30,7 @@ impl Phase {
             Phase::RestoreWatch | Phase::RestoreRecord => "restore record",
             Phase::AnnounceRenaming | Phase::Rename | Phase::AltNames => "rename",
             Phase::Node => "node",
-            Phase::Links | Phase::NumberLink => "symlinks",
+            Phase::Symlinks | Phase::NumberSymlink => "symlinks",
             Phase::Tags => "tags",
             Phase::Record | Phase::FinalRecord => "record",
             Phase::Delay { .. } => "delay",

@@ -166,7 +166,7 @@ impl Running<'_> {
 
     fn commit_symlink(&mut self, op: ListOp, links: Text, last: bool) {
         self.given.state.closed.symlink |= last;
-        let set = &mut self.given.outcome.event.links;
+        let set = &mut self.given.outcome.event.symlinks;
         if op == ListOp::Set {
             set.clear();
         }
@@ -175,7 +175,7 @@ impl Running<'_> {
             Text::TooLong => return self.too_long("SYMLINK"),
         };
         for word in text.split(|b| is_blank(*b)).filter(|w| !w.is_empty()) {
-            let set = &mut self.given.outcome.event.links;
+            let set = &mut self.given.outcome.event.symlinks;
             match link_path(word) {
                 None => self.note(
                     log::Level::Warn,

@@ -57,7 +57,7 @@ fn state(outcome: &Outcome) -> Value {
         "devpath": lossy(&event.device.devpath),
         "subsystem": lossy(&event.device.subsystem),
         "properties": properties,
-        "symlinks": event.links.iter().map(|l| lossy(l)).collect::<Vec<_>>(),
+        "symlinks": event.symlinks.iter().map(|l| lossy(l)).collect::<Vec<_>>(),
         "link_priority": outcome.link_priority,
         "tags": event.tags.sticky.iter().map(|t| lossy(t)).collect::<Vec<_>>(),
         "current_tags": event.tags.current.iter().map(|t| lossy(t)).collect::<Vec<_>>(),

@@ -179,7 +179,7 @@ impl Given<'_> {
             let derived = match name.as_bytes() {
                 b"DEVLINKS" => {
                     let paths: Vec<Vec<u8>> =
-                        old.links.iter().map(|l| [b"/dev/", l.as_bytes()].concat()).collect();
+                        old.symlinks.iter().map(|l| [b"/dev/", l.as_bytes()].concat()).collect();
                     (!paths.is_empty()).then(|| bstr::join(" ", paths).into())
                 }
                 b"TAGS" => render_tags(&old.tags),

@@ -21,7 +21,7 @@ impl Given<'_> {
     pub(super) fn matches(&self, m: &Match) -> Try<bool> {
         let event = self.event();
         let matched = match &m.subject {
-            MatchKey::Symlink => self.matches_set(&m.pattern, &event.links),
+            MatchKey::Symlink => self.matches_set(&m.pattern, &event.symlinks),
             MatchKey::Tag => self.matches_set(&m.pattern, &event.tags.current),
             MatchKey::Subsystem { any_class } => {
                 matches_subsystem(&m.pattern, *any_class, &event.device.subsystem)

@@ -96,8 +96,8 @@ impl Given<'_> {
             },
             Subst::Links if forgotten == Forgotten::Links => Value::borrowed(b""),
             Subst::Links => {
-                self.spend(event.links.len() * LINE_COST);
-                Value::owned(bstr::join(" ", event.links.iter()))
+                self.spend(event.symlinks.len() * LINE_COST);
+                Value::owned(bstr::join(" ", event.symlinks.iter()))
             }
             Subst::Root => Value::borrowed(b"/dev"),
             Subst::Sys => Value::borrowed(b"/sys"),

@@ -23,7 +23,7 @@ fn summary(outcome: &Outcome) -> String {
     format!(
         "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
         event.properties,
-        event.links.iter().collect::<Vec<_>>(),
+        event.symlinks.iter().collect::<Vec<_>>(),
         event.tags.sticky.iter().collect::<Vec<_>>(),
         event.tags.current.iter().collect::<Vec<_>>(),
         outcome.name,
@@ -140,7 +140,7 @@ impl Evaluated {
     }
 
     fn links(&self) -> Vec<String> {
-        self.outcome.event.links.iter().map(|l| l.to_str_lossy().into_owned()).collect()
+        self.outcome.event.symlinks.iter().map(|l| l.to_str_lossy().into_owned()).collect()
     }
 
     fn tags(&self) -> Vec<String> {

@@ -64,7 +64,7 @@ fn list(root: &std::path::Path, folder: &std::path::Path, state: &mut Vec<String
 fn wherever_turns_end_the_same_is_done_and_the_same_fails() {
     let id = event().device.id().unwrap();
     let devnode = BString::from("/dev/d");
-    let links = |release: &[&str], claim: &[&str]| Effect::Links {
+    let links = |release: &[&str], claim: &[&str]| Effect::Symlinks {
         id: id.clone(),
         devnode: devnode.clone(),
         priority: 0,
@@ -94,7 +94,7 @@ fn wherever_turns_end_the_same_is_done_and_the_same_fails() {
 /// The symlinks of an event whose device has no record.
 fn claiming(id: &DeviceId, links: &[&str]) -> Effect {
     let (release, claim) = (OrderedSet::default(), links.iter().copied().collect());
-    Effect::Links { id: id.clone(), devnode: "/dev/d".into(), priority: 0, release, claim }
+    Effect::Symlinks { id: id.clone(), devnode: "/dev/d".into(), priority: 0, release, claim }
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn claims_of_which_no_record_knows_go_with_the_next_event() {
                     Err(need) => panic!("{need:?}"),
                 }
             }
-            assert_eq!(stores.claims.claims().links_of(&id), expected, "{parts}");
+            assert_eq!(stores.claims.claims().symlinks_of(&id), expected, "{parts}");
             for link in ["a", "b", "c", "d", "e/f"] {
                 let is_there = tree.path("dev").join(link).is_symlink();
                 assert_eq!(is_there, expected.contains(&link), "{link}, {parts}");
@@ -140,7 +140,7 @@ fn what_an_event_that_ended_half_way_has_left_goes_in_portions_behind_the_record
     let Err(Need::Turn(progress)) = perform(&effect, &[]) else { panic!("it has time for two") };
     assert_eq!(perform(&effect, &[Fact::Turn(progress)]), Ok(Done::Ok));
     stores.unfinished.end_half_way(&id);
-    let record = crate::model::record::Record { links: ["b"].into_iter().collect(), ..Default::default() };
+    let record = crate::model::record::Record { symlinks: ["b"].into_iter().collect(), ..Default::default() };
     let effect = Effect::WriteRecord {
         id: id.clone(),
         record: Arc::new(record),
@@ -151,12 +151,12 @@ fn what_an_event_that_ended_half_way_has_left_goes_in_portions_behind_the_record
     stores.turn.begin_short(2);
     let tried = stores.perform(&mut Table::new(), JobId(1), &event, &effect, &[]);
     let Err(Need::Turn(progress)) = tried else { panic!("three symlinks are to go: {tried:?}") };
-    assert!(stores.database.has_record(&id) && stores.claims.claims().links_of(&id).len() == 2);
+    assert!(stores.database.has_record(&id) && stores.claims.claims().symlinks_of(&id).len() == 2);
     // It is not written again.
     std::fs::remove_file(tree.path("run/udev/data/b8:1")).unwrap();
     let tried = stores.perform(&mut Table::new(), JobId(1), &event, &effect, &[Fact::Turn(progress)]);
     assert_eq!(tried, Ok(Done::Ok));
-    assert_eq!(stores.claims.claims().links_of(&id), ["b"]);
+    assert_eq!(stores.claims.claims().symlinks_of(&id), ["b"]);
     assert!(!tree.path("run/udev/data/b8:1").exists());
 }
 
@@ -173,7 +173,7 @@ fn stores_of_old(tree: &Tree, links: &[&str], tags: &[&str]) -> (Stores, DeviceI
 
 fn record_with(links: &[&str], tags: &[&str]) -> Record {
     let set = |names: &[&str]| names.iter().copied().collect::<OrderedSet>();
-    Record { links: set(links), tags: set(tags), ..Record::default() }
+    Record { symlinks: set(links), tags: set(tags), ..Record::default() }
 }
 
 fn idle_engine() -> Engine {
@@ -225,7 +225,7 @@ fn a_device_that_comes_back_while_what_it_left_is_removed_keeps_what_is_new() {
     assert_eq!(stores.perform(&mut Table::new(), JobId(1), &event(), &effect, &[]), Ok(Done::Ok));
     assert_eq!(go_on(&mut stores, &engine, &mut removal), Removed::IsThere);
     assert_eq!(
-        (stores.claims.claims().links_of(&id), stores.database.has_record(&id)),
+        (stores.claims.claims().symlinks_of(&id), stores.database.has_record(&id)),
         (names(&["a", "d"]), true)
     );
 }
@@ -247,10 +247,10 @@ fn a_device_whose_record_changes_while_it_is_brought_in_line_is_looked_at_anew()
         stores.look_at_interrupted(&table, &engine, &mut interrupted, Now::ZERO)
     };
     assert!(look(&mut stores) && look(&mut stores));
-    assert_eq!(stores.claims.claims().links_of(&id), names(&["a", "b", "c"]));
+    assert_eq!(stores.claims.claims().symlinks_of(&id), names(&["a", "b", "c"]));
     // An event comes and goes.
     assert!(stores.claims.apply(&id, b"/dev/d", 0, &names(&["b", "c"]), &[]).is_empty());
     stores.database.write_record(&id, &record_with(&["a", "e"], &[]), Sticky::No, true).unwrap();
     while look(&mut stores) {}
-    assert_eq!(stores.claims.claims().links_of(&id), names(&["a", "e"]));
+    assert_eq!(stores.claims.claims().symlinks_of(&id), names(&["a", "e"]));
 }

@@ -6,7 +6,7 @@ use super::ClaimsDir;
 use super::error::{ClaimError, ClaimErrorKind};
 use super::names::{node_name, plain_name, relative_target};
 use crate::model::DeviceId;
-use crate::model::hash::{escape_link, unescape_link};
+use crate::model::hash::{escape_symlink, unescape_symlink};
 use crate::sys::fs::Dir;
 use bstr::{BStr, BString, ByteSlice};
 use std::io;
@@ -28,7 +28,7 @@ impl ClaimsDir {
         let is_file = |name: &BString| atomic::is_temporary(name) && self.folder.open_dir(name).is_err();
         for dir in names.into_iter().filter(|name| !is_file(name)) {
             if let Err(error) = self.load_dir(&dir, records, sysfs, &mut found) {
-                let symlink = unescape_link(&dir).unwrap_or(dir);
+                let symlink = unescape_symlink(&dir).unwrap_or(dir);
                 errors.push(ClaimError { symlink, kind: ClaimErrorKind::Claim(error) });
             }
         }
@@ -86,7 +86,7 @@ impl ClaimsDir {
                 .and_then(|id| read_claim(&opened, dir, &name, id, records, sysfs).transpose());
             match claim.transpose()? {
                 Some(claim) => {
-                    if escape_link(&claim.symlink) == *dir {
+                    if escape_symlink(&claim.symlink) == *dir {
                         is_empty = false;
                     } else {
                         opened.unlink(&name)?;
@@ -128,16 +128,16 @@ fn read_claim(
         let (priority, devnode) = target.split_once_str(":")?;
         Some((priority.to_str().ok()?.parse::<i32>().ok()?, BString::from(devnode)))
     });
-    let symlink = unescape_link(dir);
+    let symlink = unescape_symlink(dir);
     let is_current_form =
-        noted.is_some() && symlink.as_ref().is_none_or(|symlink| escape_link(symlink) == *dir);
+        noted.is_some() && symlink.as_ref().is_none_or(|symlink| escape_symlink(symlink) == *dir);
     let record = if noted.is_some() && symlink.is_some() { None } else { records.read(&id)? };
     // A name that was cut is found among the symlinks of the device.
     let symlink = symlink.or_else(|| {
-        let with_slash = |symlink: &BStr| escape_link(&[b"/", &**symlink].concat());
-        let mut symlinks = record.as_ref()?.links.iter();
+        let with_slash = |symlink: &BStr| escape_symlink(&[b"/", &**symlink].concat());
+        let mut symlinks = record.as_ref()?.symlinks.iter();
         symlinks
-            .find(|symlink| escape_link(symlink) == *dir || with_slash(symlink) == *dir)
+            .find(|symlink| escape_symlink(symlink) == *dir || with_slash(symlink) == *dir)
             .map(BStr::to_owned)
     });
     let claim = noted.or_else(|| {

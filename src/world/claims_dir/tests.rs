@@ -278,7 +278,7 @@ fn claims_that_others_removed_are_back_after_the_next_event_of_each_device() {
 fn what_a_crash_left_is_swept_and_brought_in_line_with_the_records() {
     let tree = tree();
     let record = |links: &[&str], priority| Record {
-        links: links.iter().copied().collect(),
+        symlinks: links.iter().copied().collect(),
         priority,
         ..Record::default()
     };
@@ -356,7 +356,7 @@ fn after_an_event_that_ended_half_way_nothing_of_it_is_kept() {
     let beside = dir.symlinks_beside(&id(1), &["a"].into_iter().collect());
     assert!(dir.apply(&id(1), b"/dev/sd1", 0, &beside, &[]).is_empty());
     assert_eq!(entries(&tree), ["a/b8:1>0:/dev/sd1", "a/b8:2>0:/dev/sd2"]);
-    let beside = dir.symlinks_beside(&id(2), &LinkSet::default());
+    let beside = dir.symlinks_beside(&id(2), &SymlinkSet::default());
     assert!(dir.apply(&id(2), b"", 0, &beside, &[]).is_empty());
     assert_eq!(target(&tree, "dev/a").as_deref(), Some("sd1"));
     assert!(!tree.path("dev/b").exists());

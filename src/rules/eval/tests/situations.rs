@@ -583,7 +583,7 @@ fn imports_from_the_old_state() {
     event.properties.set("KERNEL_SAYS", "k");
     let record = Record {
         properties: [("OLD", "o"), ("ID_RENAMING", "1"), ("DEVTYPE", "r")].into_iter().collect(),
-        links: ["a", "b"].into_iter().collect(),
+        symlinks: ["a", "b"].into_iter().collect(),
         usec_initialized: Some(12),
         ..Record::default()
     };
@@ -742,7 +742,7 @@ fn lines_of_an_inactive_class_are_not_looked_at() {
 fn on_remove_the_links_of_the_record_are_known() {
     let mut event = sda();
     event.action = Action::Remove;
-    event.links = ["a", "b"].into_iter().collect();
+    event.symlinks = ["a", "b"].into_iter().collect();
     let seen = run("SYMLINK==\"a\", ENV{A}=\"1\"\nSYMLINK=\"x\"\nENV{L}=\"$links\"", &event, &machine());
     assert!(seen.is_set("A"));
     assert_eq!(seen.links(), ["a", "b"]);
