@@ -391,3 +391,26 @@ fn settings_are_compared_with_what_the_kernel_has() {
         live.stop();
     });
 }
+
+/// The alias and the group of a link that is down change without an announcement.
+#[test]
+fn an_event_sees_what_it_has_changed_itself_on_its_link() {
+    in_cell(|| {
+        std::fs::create_dir_all("/run/systemd/network").expect("makes the folder");
+        let file = "[Match]\nOriginalName=file\n[Link]\nAlias=of the file\n";
+        std::fs::write("/run/systemd/network/10-alias.link", file).expect("writes a .link file");
+        let rules = "SUBSYSTEM!=\"net\", GOTO=\"end\"\n\
+            KERNEL==\"write\", ATTR{netdev_group}=\"9\"\n\
+            KERNEL==\"program\", PROGRAM==\"/bin/sh -c 'echo 9 >/sys/class/net/program/netdev_group'\"\n\
+            ENV{GROUP}=\"$attr{netdev_group}\"\n\
+            IMPORT{builtin}=\"net_setup_link\"\n\
+            ENV{ALIAS}=\"$attr{ifalias}\"\n\
+            LABEL=\"end\"\n";
+        let mut live = Live::start(rules);
+        for (name, group, alias) in [("write", "9", ""), ("program", "9", ""), ("file", "0", "of the file")] {
+            ip(&format!("link add {name} type bridge"));
+            let event = live.announced("add", &format!("{NET}/{name}"));
+            assert_eq!((event.get("GROUP"), event.get("ALIAS")), (group, alias), "{name}");
+        }
+    });
+}

@@ -2,7 +2,7 @@
 //! Mapping: builtins.md 3.1; attributes that are in no message: 3.2.
 //!
 //! Columns that change *silently*, without a notification, are used only from a row that is fresh for the
-//! caller's mark ([`Table::mark`]). Measured on kernel 6.18:
+//! caller's mark ([`Table::mark`], and [`Table::next_mark`] once the caller has changed something). Measured on kernel 6.18:
 //!
 //! | column | silent because |
 //! |---|---|

@@ -523,7 +523,7 @@ impl Table {
         self.behind = false;
     }
 
-    /// Uevents were read, and the socket of notifications not to its end since.
+    /// Uevents were read, or links changed, and the socket of notifications was not read to its end since.
     pub fn fall_behind(&mut self) {
         self.behind = true;
     }
@@ -542,6 +542,11 @@ impl Table {
     /// at that moment or later.
     pub fn mark(&self) -> Mark {
         Mark(self.empty_at)
+    }
+
+    /// A mark of the next such moment, before which nothing is fresh for it and nothing may be asked for.
+    pub fn next_mark(&self) -> Mark {
+        Mark(self.stamp + 1)
     }
 
     /// Whether the row is as fresh as the mark demands, silent columns included, and younger than a loss

@@ -64,6 +64,14 @@ impl Answers {
         {
             return Err(Need::LinksRead);
         }
+        let changes = match ask {
+            Ask::WriteAttr { .. } | Ask::WriteSysctl { .. } | Ask::Run { .. } => !facts.is_empty(),
+            Ask::Builtin { .. } => matches!(facts.last(), Some(Fact::Rtnl(_))),
+            _ => false,
+        };
+        if changes {
+            self.attributes.expect_change(links, job);
+        }
         let (title, devpath) = (event.title(), &event.device.devpath);
         Ok(match ask {
             Ask::Parents => Answer::Parents(self.attributes.parents(links, job, event)),

@@ -292,6 +292,16 @@ impl AttributeReader {
         self.sysfs.knowing(known, gave_up, read).map_err(|place| self.attr_by_helper(place))
     }
 
+    /// This job has written or run something, which may have changed links. What the kernel announces of that is to be
+    /// read first, and since it does not announce silent columns, rows must be younger than that from here on.
+    pub(super) fn expect_change(&mut self, links: &mut Table, job: JobId) {
+        if !self.asks_table(links) {
+            return;
+        }
+        links.fall_behind();
+        self.memory(job).mark = Some(links.next_mark());
+    }
+
     /// How fresh rows must be for this job. The kernel's own `add` comes before the first message of
     /// the link, so whatever the table knows then is young enough.
     fn mark(&mut self, links: &mut Table, job: JobId, event: &Event) -> Mark {

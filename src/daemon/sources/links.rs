@@ -227,9 +227,11 @@ impl Links {
         self.parked.entry(ifindex).or_default().push(parked);
     }
 
-    /// A job may not ask for links before the table has caught up ([`crate::links::Table::is_behind`]).
+    /// A job may not ask for links before the table has caught up ([`crate::links::Table::is_behind`]): the socket is read
+    /// in the next turn, whether or not something comes.
     pub fn park_until_read(&mut self, job: JobId) {
         self.behind.push(job);
+        self.ready = true;
     }
 
     /// A job needs the row as it is now: the kernel is asked at once, and the job is told when it has

@@ -106,15 +106,19 @@ fn what_builtins_read_is_tried_again_with_what_helpers_have_read() {
 fn table(ifindex: u32, name: &str) -> Table {
     let mut table = Table::new();
     table.speak_for_sysfs();
+    table.apply(&newlink(ifindex, name), Origin::Notification, &mut Vec::new());
+    table
+}
+
+/// The kernel's message of such a row.
+fn newlink(ifindex: u32, name: &str) -> Vec<u8> {
     let info = wire::Builder::new(0, 0, 0).attribute(wire::IFLA_INFO_KIND, b"veth").finish();
-    let row = wire::Builder::new(wire::RTM_NEWLINK, 0, 0)
+    wire::Builder::new(wire::RTM_NEWLINK, 0, 0)
         .ifinfo(ifindex)
         .text(wire::IFLA_IFNAME, name.as_bytes())
         .u32(wire::IFLA_MTU, 1500)
         .attribute(wire::IFLA_LINKINFO, &info[wire::HEADER..])
-        .finish();
-    table.apply(&row, Origin::Notification, &mut Vec::new());
-    table
+        .finish()
 }
 
 #[test]
@@ -136,6 +140,31 @@ fn the_link_table_speaks_for_interfaces() {
     );
     let fresh = |statistics| Err(Need::FreshLink { ifindex: IfIndex(5), statistics });
     assert_eq!(ask(&mut table(5, "l0"), "statistics/rx_bytes", &[]), fresh(true));
+}
+
+#[test]
+fn what_a_job_may_have_changed_itself_is_asked_for_anew() {
+    let tree = Tree::new();
+    let mut attributes = AttributeReader::new(&tree.roots());
+    let event = event("add", "/devices/virtual/net/l0", "net", "IFINDEX=5\0INTERFACE=l0\0");
+    let mut table = table(5, "l0");
+    table.caught_up();
+    let ask = |attributes: &mut AttributeReader, table: &mut Table, name: &str| {
+        attributes.attr(table, JOB, &event, &Subject::Event, &name.into(), &[])
+    };
+    assert_eq!(ask(&mut attributes, &mut table, "ifalias"), value(""));
+    attributes.expect_change(&mut table, JOB);
+    assert!(table.is_behind(), "what is announced is read first");
+    table.caught_up();
+    let fresh = Err(Need::FreshLink { ifindex: IfIndex(5), statistics: false });
+    assert_eq!(
+        ask(&mut attributes, &mut table, "ifalias"),
+        fresh,
+        "it is not announced while the link is down"
+    );
+    assert_eq!(ask(&mut attributes, &mut table, "mtu"), value("1500"), "it is announced");
+    table.apply(&newlink(5, "l0"), Origin::Notification, &mut Vec::new());
+    assert_eq!(ask(&mut attributes, &mut table, "ifalias"), value(""), "a later row");
 }
 
 #[test]
