@@ -328,8 +328,10 @@ impl Engine {
     /// The same as [`Engine::handle`] with [`Input::Reply`], for replies that come at once, which are many.
     pub fn reply(&mut self, id: JobId, reply: JobReply, now: Now) {
         self.take_up(id);
-        if let Some(job) = &mut self.current {
-            self.notices.extend(job.reply(reply, now));
+        if let Some(job) = &mut self.current
+            && let Some(notice) = job.reply(reply, now)
+        {
+            self.notices.push_back(notice);
         }
     }
 

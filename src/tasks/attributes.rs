@@ -36,7 +36,7 @@ pub struct AttributeReader {
     slow: SlowAttributes,
     absent: Absent,
     /// Subsystems that are no buses: their devices have no driver.
-    no_buses: HashSet<BString>,
+    no_buses: HashSet<BString, BuildFnv>,
     /// The link table answers what it can.
     trusts_links: bool,
 }
@@ -49,7 +49,7 @@ impl AttributeReader {
             memories: HashMap::default(),
             slow: SlowAttributes::default(),
             absent: Absent::default(),
-            no_buses: HashSet::new(),
+            no_buses: HashSet::default(),
             trusts_links: true,
         }
     }
