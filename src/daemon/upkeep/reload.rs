@@ -77,7 +77,8 @@ pub struct Rules {
     is_looked_at: bool,
     /// New ones are read or compiled.
     under_way: Option<UnderWay>,
-    /// The last time they could not be read: what is known of them is of before.
+    /// The last time they could not be read, or some of the files: a reload that is asked for reads them again though
+    /// none has changed.
     has_failed: bool,
 }
 
@@ -100,6 +101,7 @@ impl Rules {
         let loaded = files.load();
         let mut findings = Findings::default();
         report_into(&loaded, &mut findings);
+        let has_failed = !loaded.failures.is_empty();
         let accounts = Accounts::new(roots);
         let (current, findings, _) = Compiling::new(loaded.files, resolve_names, &accounts, findings).end();
         Rules {
@@ -114,7 +116,7 @@ impl Rules {
             look_waits: false,
             is_looked_at: false,
             under_way: None,
-            has_failed: false,
+            has_failed,
         }
     }
 
@@ -154,13 +156,13 @@ impl Rules {
         self.resolve_names = resolve_names;
     }
 
-    /// What is to be compiled, if files or settings have changed; the old ones stay when none of the files could be
-    /// read.
+    /// What is to be compiled, if files or settings have changed, or a file could not be read the last time; the old
+    /// ones stay when none of the files could be read.
     fn take(&mut self, loaded: Loaded) -> Option<Compiling> {
         if !std::mem::take(&mut self.is_outdated) && loaded.snapshot == self.snapshot && !self.has_failed {
             return None;
         }
-        self.has_failed = false;
+        self.has_failed = !loaded.failures.is_empty();
         let mut findings = Findings::default();
         report_into(&loaded, &mut findings);
         let failed = loaded.is_failure();
@@ -435,5 +437,39 @@ impl Rules {
                 .for_each(|message| log::warn!("{message}"));
         }
         self.take(rules)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::world::tree::Tree;
+
+    #[test]
+    fn a_file_that_could_not_be_read_is_read_at_the_next_reload_though_it_is_the_same() {
+        let tree = Tree::new();
+        tree.file("rules/1.rules", "TAG+=\"a\"\n").file("rules/2.rules", "TAG+=\"b\"\n");
+        let mut rules =
+            Rules::read(&tree.roots(), &[tree.path("rules")], ResolveNames::Never, Now::from_secs(1));
+        let read = |failed: &[usize]| {
+            let mut loaded = rules_of(&tree).load();
+            for &at in failed.iter().rev() {
+                let file = loaded.files.remove(at);
+                let error = io::Error::from_raw_os_error(libc::EIO);
+                loaded.failures.push((PathBuf::from(file.path.to_string()), error));
+            }
+            loaded
+        };
+        let files = |compiling: Option<Compiling>| compiling.map(|compiling| compiling.end().2.len());
+        assert_eq!(files(rules.take(read(&[]))), None, "nothing has changed");
+        tree.file("rules/1.rules", "TAG+=\"other\"\n");
+        assert_eq!(files(rules.take(read(&[0, 1]))), None, "none could be read: the old ones stay");
+        assert_eq!(files(rules.take(read(&[1]))), Some(1));
+        assert_eq!(files(rules.take(read(&[]))), Some(2));
+        assert_eq!(files(rules.take(read(&[]))), None);
+    }
+
+    fn rules_of(tree: &Tree) -> RuleFiles {
+        RuleFiles::in_folders(vec![tree.path("rules")])
     }
 }
