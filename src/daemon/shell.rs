@@ -88,7 +88,7 @@ const PARTS: &[Part<Shell>] = &[
     },
     Part {
         // Who ends begins nothing anew.
-        is_ready: |shell| shell.work.stores.unfinished.is_finishing() && !shell.exiting,
+        is_ready: |shell| !shell.exiting && unfinished::has_work(&shell.work, shell.mender.is_stuck()),
         deadline: |shell| shell.work.stores.unfinished.timeout().filter(|_| !shell.exiting),
         go_on: Shell::finish_what_failed,
     },

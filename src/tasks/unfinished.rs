@@ -203,6 +203,11 @@ impl Unfinished {
         self.finishing.is_some()
     }
 
+    /// Whether something is being done again, or waits for room since nobody has said when to look for it.
+    pub fn has_work(&self, is_needed: bool) -> bool {
+        self.is_finishing() || is_needed && self.due.is_none()
+    }
+
     /// When to look for room.
     pub fn timeout(&self) -> Option<Now> {
         self.due

@@ -10,11 +10,22 @@ use crate::rules::program::RuleSet;
 use crate::sys::clock::monotonic;
 use bstr::BString;
 
+/// Whether there is something to go on with at once. `is_stuck`: as for [`go_on`]. What failed in a later part of the
+/// turn than this one has no time yet at which it is done again.
+pub(crate) fn has_work(work: &Work, is_stuck: bool) -> bool {
+    work.stores.unfinished.has_work(is_needed(work, is_stuck))
+}
+
+/// Whether something waits for room.
+fn is_needed(work: &Work, is_stuck: bool) -> bool {
+    work.stores.is_unfinished() || work.queue_file.is_stuck() || is_stuck
+}
+
 /// Does again what failed, if something did, its time has come and there is room. `is_stuck`: `/run/udev` could not be
 /// made anew. True: it may be another by now, and is to be mended.
 pub(crate) fn go_on(work: &mut Work, coldplug: &mut Coldplug, rules: &RuleSet, is_stuck: bool) -> bool {
     if !work.stores.unfinished.is_finishing() {
-        let is_needed = work.stores.is_unfinished() || work.queue_file.is_stuck() || is_stuck;
+        let is_needed = is_needed(work, is_stuck);
         if !work.stores.unfinished.is_due(is_needed, work.now) {
             return false;
         }

@@ -103,3 +103,15 @@ fn pauses_grow_until_all_is_done() {
     assert!(!unfinished.is_due(true, now));
     assert_eq!(unfinished.timeout(), Some(now + FIRST_PAUSE));
 }
+
+#[test]
+fn what_has_no_time_yet_is_gone_on_with_at_once_and_then_by_the_clock() {
+    let mut unfinished = Unfinished::default();
+    let now = Now::from_secs(1);
+    assert!(!unfinished.has_work(false) && unfinished.has_work(true));
+    assert!(!unfinished.is_due(true, now));
+    assert!(!unfinished.has_work(true), "its time is known");
+    assert!(unfinished.is_due(true, now + FIRST_PAUSE) && !unfinished.has_work(true));
+    unfinished.finishing = Some(Finishing::Links(Vec::new()));
+    assert!(unfinished.has_work(true));
+}
