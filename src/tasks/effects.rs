@@ -168,7 +168,7 @@ impl Stores {
                 true => stores.database.end_record(id, record, *sticky, *keep_empty),
                 false => stores.database.write_record(id, record, *sticky, *keep_empty),
             });
-            self.database.remember(id, &event.properties, result.is_ok().then_some(record));
+            self.database.remember(id, event, result.is_ok().then_some(record));
             if result.is_err() {
                 let what = format_args!("{}: cannot write the record {id}", event.title());
                 return Ok(self.written(what, result));

@@ -17,15 +17,16 @@ mod obstacle;
 use super::atomic;
 use super::places::Held;
 use super::recent::{Recent, RecentRecords};
+use crate::model::device::last_component;
 use crate::model::effect::Sticky;
 use crate::model::event::OrderedSet;
 use crate::model::fnv::BuildFnv;
 use crate::model::record::Record;
-use crate::model::{DeviceId, Errno, Properties, SeqNum, Uevent};
+use crate::model::{DevNum, DeviceId, Errno, Event, SeqNum, Uevent};
 use crate::sys::fs::{Dir, Stat};
 use bstr::{BStr, BString, ByteSlice};
 use std::collections::{HashMap, HashSet};
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -128,8 +129,7 @@ struct Known {
     sticky: Option<bool>,
     /// Tags whose index entry this daemon made or found.
     tags: HashSet<BString, BuildFnv>,
-    /// The properties of the last event of the device, `KEY=VALUE` with a NUL behind each; empty if an earlier daemon
-    /// has written its record.
+    /// Which device it is ([`write_identity`]); empty if an earlier daemon has written its record.
     identity: Vec<u8>,
 }
 
@@ -141,21 +141,36 @@ struct Unwritten {
     keep_empty: bool,
 }
 
-/// Variables of the kernel that say which device it is.
-fn is_identity(name: &[u8]) -> bool {
-    matches!(
-        name,
-        b"DEVPATH"
-            | b"SUBSYSTEM"
-            | b"MAJOR"
-            | b"MINOR"
-            | b"DEVNAME"
-            | b"DEVTYPE"
-            | b"DISKSEQ"
-            | b"PARTN"
-            | b"INTERFACE"
-            | b"IFINDEX"
-    )
+/// The variables of the kernel that say which device it is, `KEY=VALUE` with a NUL behind each. Rules may have imported
+/// other values of the same names, such as those of a parent: they do not count.
+fn write_identity(event: &Event, text: &mut Vec<u8>) {
+    let device = &event.device;
+    put(text, "DEVPATH", &device.devpath);
+    put(text, "SUBSYSTEM", &device.subsystem);
+    // Memory takes all.
+    if let Some(DevNum { major, minor }) = device.devnum {
+        let _ = write!(text, "MAJOR={major}\0MINOR={minor}\0");
+    }
+    if let Some(ifindex) = device.ifindex {
+        put(text, "INTERFACE", last_component(&device.devpath));
+        let _ = write!(text, "IFINDEX={}\0", ifindex.0);
+    }
+    for (name, value) in [("DEVNAME", &device.devnode), ("DEVTYPE", &device.devtype)] {
+        if let Some(value) = value {
+            put(text, name, value);
+        }
+    }
+    for name in ["DISKSEQ", "PARTN"] {
+        if let Some(property) = event.properties.find(name.as_bytes()).filter(|property| !property.stored) {
+            put(text, name, property.value);
+        }
+    }
+}
+
+fn put(text: &mut Vec<u8>, name: &str, value: &[u8]) {
+    for part in [name.as_bytes(), b"=", value, b"\0"] {
+        text.extend_from_slice(part);
+    }
 }
 
 /// Records and tag index of the one daemon that writes them.
@@ -258,20 +273,16 @@ impl Database {
     }
 
     /// Must be called after a record was written for an event, or could not be written (None). Remembers the record
-    /// for events that ask for the record of their parent, and the properties of the device for the case that its
-    /// `remove` is lost. Only devices with a record are remembered.
-    pub fn remember(&mut self, id: &DeviceId, properties: &Properties, written: Option<&Arc<Record>>) {
+    /// for events that ask for the record of their parent, and which device it is for the case that its `remove` is
+    /// lost. Only devices with a record are remembered.
+    pub fn remember(&mut self, id: &DeviceId, event: &Event, written: Option<&Arc<Record>>) {
         match written.zip(self.file_of(id)) {
-            Some((record, file)) => self.recent.wrote(id, record, file, properties),
+            Some((record, file)) => self.recent.wrote(id, record, file, event.device.devtype.as_ref()),
             None => self.recent.forget(id),
         }
         let Some(known) = self.known.get_mut(id).filter(|known| known.has_record) else { return };
         self.buffer.clear();
-        for property in properties.iter().filter(|p| is_identity(p.name)) {
-            for part in [property.name.as_bytes(), b"=", property.value, b"\0"] {
-                self.buffer.extend_from_slice(part);
-            }
-        }
+        write_identity(event, &mut self.buffer);
         if known.identity != self.buffer {
             known.identity.clear();
             known.identity.extend_from_slice(&self.buffer);

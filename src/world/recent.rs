@@ -5,11 +5,11 @@
 //! record that it writes or removes; a record that could not be written is forgotten. Others may remove a record
 //! (`info --cleanup-db`) or write one, so the database compares the file with what it was just after it was written.
 
+use crate::model::DeviceId;
 use crate::model::fnv::BuildFnv;
 use crate::model::record::Record;
-use crate::model::{DeviceId, Properties};
 use crate::sys::fs::Stat;
-use bstr::{BStr, BString};
+use bstr::BString;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -30,15 +30,20 @@ pub struct Recent {
     pub record: Arc<Record>,
     /// Its file, just after it was written.
     pub(super) file: Stat,
-    /// DEVTYPE of the event that wrote it. It belongs to the device for good.
+    /// The kernel's DEVTYPE in the event that wrote it. It belongs to the device for good.
     pub devtype: Option<BString>,
 }
 
 impl RecentRecords {
-    /// This was written to this file for an event with these properties.
-    pub(super) fn wrote(&mut self, id: &DeviceId, record: &Arc<Record>, file: Stat, properties: &Properties) {
-        let devtype = properties.get("DEVTYPE").map(BStr::to_owned);
-        let recent = Recent { record: record.clone(), file, devtype };
+    /// This was written to this file for an event of a device with this DEVTYPE.
+    pub(super) fn wrote(
+        &mut self,
+        id: &DeviceId,
+        record: &Arc<Record>,
+        file: Stat,
+        devtype: Option<&BString>,
+    ) {
+        let recent = Recent { record: record.clone(), file, devtype: devtype.cloned() };
         if let Some(known) = self.records.get_mut(id) {
             *known = recent;
             return;
@@ -80,12 +85,6 @@ mod tests {
         crate::sys::fs::Dir::open(std::path::Path::new("/")).unwrap().stat(b".").unwrap()
     }
 
-    fn properties() -> Properties {
-        let mut properties = Properties::new();
-        properties.set("DEVTYPE", "bridge");
-        properties
-    }
-
     fn value(recent: &RecentRecords, n: u32) -> Option<String> {
         let record = &recent.get(&DeviceId::Net(IfIndex(n)))?.record;
         record.properties.get("X").map(|value| value.to_string())
@@ -95,8 +94,8 @@ mod tests {
     fn the_last_record_counts_until_it_is_removed() {
         let (mut recent, id) = (RecentRecords::default(), DeviceId::Net(IfIndex(1)));
         assert_eq!(value(&recent, 1), None);
-        recent.wrote(&id, &record("old"), file(), &Properties::new());
-        recent.wrote(&id, &record("new"), file(), &properties());
+        recent.wrote(&id, &record("old"), file(), None);
+        recent.wrote(&id, &record("new"), file(), Some(&"bridge".into()));
         assert_eq!(value(&recent, 1).as_deref(), Some("new"));
         assert_eq!(recent.get(&id).unwrap().devtype, Some("bridge".into()));
         recent.forget(&id);
@@ -109,7 +108,7 @@ mod tests {
         let mut recent = RecentRecords::default();
         let (most, file) = (KEPT as u32, file());
         for n in 0..most + 10 {
-            recent.wrote(&DeviceId::Net(IfIndex(n)), &record("x"), file, &Properties::new());
+            recent.wrote(&DeviceId::Net(IfIndex(n)), &record("x"), file, None);
         }
         assert_eq!((recent.records.len(), recent.order.len()), (KEPT, KEPT));
         assert!(

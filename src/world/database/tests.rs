@@ -132,12 +132,12 @@ fn a_device_is_remembered_as_long_as_it_has_a_record() {
     let sda = id("b8:0");
     let lines = b"ACTION=add\0DEVPATH=/devices/x/sda\0SUBSYSTEM=block\0MAJOR=8\0MINOR=0\0DEVNAME=sda\0\
         DEVTYPE=disk\0SEQNUM=7\0MODEL=x\0";
-    let uevent = Uevent::from_lines(lines.split(|&b| b == 0)).unwrap();
-    db.remember(&sda, &uevent.properties, None);
+    let event = Event::new(Uevent::from_lines(lines.split(|&b| b == 0)).unwrap());
+    db.remember(&sda, &event, None);
     assert_eq!(db.removal(&sda, SeqNum(9)), None);
     db.write_record(&sda, &record("1"), Sticky::No, true).unwrap();
     assert_eq!(db.removal(&sda, SeqNum(9)), None, "no event of this daemon");
-    db.remember(&sda, &uevent.properties, None);
+    db.remember(&sda, &event, None);
     let removal = db.removal(&sda, SeqNum(9)).unwrap();
     let device = crate::model::Device::new(removal.devpath, removal.subsystem, &removal.properties);
     assert_eq!((device.id(), device.devnode), (Some(sda.clone()), Some("/dev/sda".into())));
@@ -148,6 +148,50 @@ fn a_device_is_remembered_as_long_as_it_has_a_record() {
     );
     db.remove_record(&sda).unwrap();
     assert_eq!(db.removal(&sda, SeqNum(9)), None);
+}
+
+fn event(words: &str) -> Event {
+    Event::new(Uevent::from_lines(words.split(' ').map(str::as_bytes)).unwrap())
+}
+
+/// IMPORT{parent}="*" brings all of them.
+#[test]
+fn who_a_device_is_does_not_come_from_what_its_rules_import() {
+    let tree = Tree::new();
+    for (name, kernel) in [
+        (
+            "b8:1",
+            "DEVPATH=/devices/sda/sda1 SUBSYSTEM=block MAJOR=8 MINOR=1 DEVNAME=sda1 DEVTYPE=partition PARTN=1",
+        ),
+        ("n7", "DEVPATH=/devices/virtual/net/br0 SUBSYSTEM=net INTERFACE=br0 IFINDEX=7 DEVTYPE=bridge"),
+    ] {
+        let (mut db, id) = (open(&tree), id(name));
+        let mut event = event(&format!("ACTION=add SEQNUM=1 {kernel}"));
+        let before = event.properties.clone();
+        for (name, value) in [
+            ("DEVPATH", "/devices/sda"),
+            ("SUBSYSTEM", "scsi"),
+            ("MAJOR", "8"),
+            ("MINOR", "0"),
+            ("DEVNAME", "/dev/sda"),
+            ("DEVTYPE", "disk"),
+            ("DISKSEQ", "9"),
+            ("IFINDEX", "3"),
+            ("INTERFACE", "lo"),
+        ] {
+            event.properties.set_stored(name, value);
+        }
+        let record = Arc::new(record("1"));
+        db.write_record(&id, &record, Sticky::No, true).unwrap();
+        db.remember(&id, &event, Some(&record));
+        let removal = db.removal(&id, SeqNum(9)).unwrap();
+        for property in removal.properties.iter().filter(|p| p.name != "ACTION" && p.name != "SEQNUM") {
+            assert_eq!(before.get(property.name), Some(property.value), "{name}: {}", property.name);
+        }
+        assert_eq!(removal.properties.iter().count(), before.iter().count(), "{name}");
+        let devtype = db.recent(&id).unwrap().devtype.as_ref();
+        assert_eq!(devtype.map(|devtype| devtype.as_bstr()), before.get("DEVTYPE"));
+    }
 }
 
 #[test]
@@ -320,10 +364,11 @@ fn what_others_do_to_a_record_counts_for_who_asks_for_that_of_a_parent() {
     let tree = Tree::new();
     let mut db = open(&tree);
     let n1 = id("n1");
+    let event = event("ACTION=add DEVPATH=/devices/net/a SUBSYSTEM=net INTERFACE=a IFINDEX=1 SEQNUM=1");
     let write = |db: &mut Database, value: &str| {
         let record = Arc::new(record(value));
         db.write_record(&n1, &record, Sticky::No, true).unwrap();
-        db.remember(&n1, &Properties::new(), Some(&record));
+        db.remember(&n1, &event, Some(&record));
     };
     let value = |db: &Database| Some(db.record_of(&id("n1"))?.properties.get("A")?.to_string());
     write(&mut db, "1");
