@@ -308,6 +308,25 @@ fn a_stopped_helper_holds_up_neither_events_nor_the_end() {
     });
 }
 
+/// Long before the time of its event, which is three minutes, is over.
+#[test]
+fn a_helper_that_somebody_stopped_is_told_to_go_on() {
+    in_cell(|| {
+        quiet();
+        ip("link add l0 type veth peer name p0");
+        let mut live = Live::start(RENAME_RULE);
+        ask_rename("p0", "q0");
+        live.announced("add", &format!("{NET}/q0"));
+        for helper in live::helpers(live.pid()) {
+            assert_eq!(unsafe { libc::kill(helper, libc::SIGSTOP) }, 0);
+            eventually("the helper is stopped", || state_of(helper) == Some('T'));
+        }
+        ask_rename("l0", "lan0");
+        live.announced("add", &format!("{NET}/lan0"));
+        live.stop();
+    });
+}
+
 #[test]
 fn the_daemon_ends_though_the_kernel_is_at_a_change_without_an_end() {
     in_cell(|| {

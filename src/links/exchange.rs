@@ -344,6 +344,11 @@ impl<W> Exchange<W> {
         overdue
     }
 
+    /// Since when the request is out that was sent first of all that have no answer.
+    pub fn waits_since(&self) -> Option<Now> {
+        self.sent.front().map(|sent| sent.since)
+    }
+
     /// The change that is waited for past its deadline: when it was sent, and that deadline.
     pub fn overdue(&self) -> Option<(Now, Now)> {
         let first = self.sent.front().filter(|sent| sent.overdue && sent.errand.is_some())?;

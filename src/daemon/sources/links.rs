@@ -45,8 +45,8 @@ const MAX_REQUESTS: usize = 16 * 1024;
 /// but it must not cost us a job.
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);
 
-/// While a change is waited for past its deadline, a helper that somebody may have stopped is told to go on once in
-/// this time. A daemon that is to end waits for such a change as long.
+/// While an answer is waited for, a helper that somebody may have stopped is told to go on once in this time. A daemon
+/// that is to end waits as long for a change past its deadline.
 const NUDGE: Duration = Duration::from_secs(1);
 
 /// Between a dump that failed and the next.
@@ -516,17 +516,24 @@ impl Links {
         }
     }
 
-    /// What is waited for past its deadline is in the kernel's hands, or its helper was stopped. That one is told to go
-    /// on: then it answers that it has not begun.
+    /// What has no answer for long is in the kernel's hands, or its helper was stopped. That one is told to go on: then it
+    /// does what there is time for, and answers of all else that it has not begun.
     fn nudge(&mut self, now: Now) {
-        if self.exchange.overdue().is_none() {
+        let Some(at) = self.next_nudge() else {
             self.nudge_at = None;
-        } else if self.nudge_at.is_none_or(|at| at <= now) {
+            return;
+        };
+        if at <= now {
             self.nudge_at = Some(now + NUDGE);
             if let Some(helper) = &self.helper {
                 let _ = helper.child.signal(libc::SIGCONT);
             }
         }
+    }
+
+    fn next_nudge(&self) -> Option<Now> {
+        let since = self.exchange.waits_since()?;
+        Some(self.nudge_at.map_or(since + NUDGE, |at| at.max(since + NUDGE)))
     }
 
     /// Whether the last job may be left: the end of its change may never come.
@@ -550,7 +557,7 @@ impl Links {
     pub fn timeout(&self) -> Option<Now> {
         let parked = self.parked.values().flatten().filter_map(|p| p.request_at);
         let dump = (self.is_live() && self.exchange.wants_dump()).then_some(self.dump_not_before);
-        let times = [self.exchange.timeout(), self.nudge_at, self.send_at, self.dying.timeout()];
+        let times = [self.exchange.timeout(), self.next_nudge(), self.send_at, self.dying.timeout()];
         parked.chain(dump).chain(times.into_iter().flatten()).min()
     }
 }
