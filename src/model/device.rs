@@ -40,6 +40,12 @@ pub(crate) fn parse_u32(text: &[u8]) -> Option<u32> {
     text.to_str().ok()?.parse().ok()
 }
 
+/// Octal digits only.
+fn parse_octal(text: &[u8]) -> Option<u32> {
+    let digits = text.to_str().ok().filter(|digits| digits.bytes().all(|digit| digit.is_ascii_digit()))?;
+    u32::from_str_radix(digits, 8).ok()
+}
+
 /// What the uevent (or, for the tool, the `uevent` file) says of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
@@ -56,6 +62,10 @@ pub struct Device {
     pub ifindex: Option<IfIndex>,
     /// Full path of the node, `/dev/...`.
     pub devnode: Option<BString>,
+    /// What the kernel wants for the node: DEVUID, DEVGID, DEVMODE (rules.md 11.1).
+    pub node_uid: Option<u32>,
+    pub node_gid: Option<u32>,
+    pub node_mode: Option<u32>,
 }
 
 impl Device {
@@ -69,12 +79,15 @@ impl Device {
             devnum: None,
             ifindex: None,
             devnode: None,
+            node_uid: None,
+            node_gid: None,
+            node_mode: None,
             devpath,
             subsystem,
         };
         let (mut major, mut minor) = (None, None);
         let text = |value: &BStr| (!value.is_empty()).then(|| value.to_owned());
-        // One pass: looking for each of the six costs more.
+        // One pass: looking for each of them costs more.
         for Property { name, value, .. } in properties.iter() {
             match name.as_bytes() {
                 b"MAJOR" => major = parse_u32(value).filter(|&major| major > 0),
@@ -83,6 +96,9 @@ impl Device {
                 b"DEVNAME" => device.devnode = text(value),
                 b"DEVTYPE" => device.devtype = text(value),
                 b"DRIVER" => device.driver = text(value),
+                b"DEVUID" => device.node_uid = parse_u32(value),
+                b"DEVGID" => device.node_gid = parse_u32(value),
+                b"DEVMODE" => device.node_mode = parse_octal(value),
                 _ => {}
             }
         }

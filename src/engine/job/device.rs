@@ -5,7 +5,6 @@ use crate::model::effect::{Effect, NodeChange};
 use crate::model::event::OrderedSet;
 use crate::model::{Action, Now};
 use crate::rules::outcome::{Outcome, Watch};
-use bstr::ByteSlice;
 
 impl Job {
     pub(super) fn node(&mut self) -> Option<JobStep> {
@@ -80,14 +79,10 @@ impl Job {
 pub fn node_change(outcome: &Outcome) -> Option<NodeChange> {
     let event = &outcome.event;
     let (devnode, devnum) = (event.device.devnode.as_ref()?, event.device.devnum?);
-    let number = |name: &str, radix: u32| {
-        let text = event.properties.get(name)?.to_str().ok()?.to_owned();
-        u32::from_str_radix(&text, radix).ok()
-    };
-    let owner = outcome.owner.or_else(|| number("DEVUID", 10));
-    let group = outcome.group.or_else(|| number("DEVGID", 10));
+    let owner = outcome.owner.or(event.device.node_uid);
+    let group = outcome.group.or(event.device.node_gid);
     let by_group = || group.filter(|&g| g > 0).map(|_| 0o660);
-    let mode = outcome.mode.or_else(|| number("DEVMODE", 8)).or_else(by_group);
+    let mode = outcome.mode.or(event.device.node_mode).or_else(by_group);
     Some(NodeChange {
         devnode: devnode.clone(),
         block: event.device.is_block(),
