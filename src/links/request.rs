@@ -95,6 +95,13 @@ pub fn set_link(ifindex: IfIndex, settings: &Settings, seq: u32) -> Vec<u8> {
     setting(wire::RTM_SETLINK, 0, ifindex, seq, attributes.into_iter().flatten().collect())
 }
 
+/// Whether a finished request sets what the kernel may not announce: the alias, of a link that is down.
+pub fn sets_silently(request: &[u8]) -> bool {
+    let frame = wire::frames(request).next().and_then(Result::ok);
+    let attributes = frame.and_then(|frame| frame.payload.get(wire::IFINFO..)).unwrap_or_default();
+    wire::attributes(attributes).flatten().any(|(kind, _)| kind == wire::IFLA_IFALIAS)
+}
+
 /// A request that changes something: it is acknowledged.
 fn setting(kind: u16, flags: u16, ifindex: IfIndex, seq: u32, attributes: Vec<LinkAttribute>) -> Vec<u8> {
     link_request(kind, NLM_F_ACK | flags, ifindex, seq, attributes)
@@ -271,6 +278,15 @@ mod tests {
             ]
         );
         assert!(Settings::default().is_empty() && !settings.is_empty());
+    }
+
+    #[test]
+    fn only_an_alias_is_set_silently() {
+        let alias = Settings { alias: Some("x".into()), mtu: Some(1400), ..Settings::default() };
+        let address = Settings { address: Some(vec![2; 6]), mtu: Some(1400), ..Settings::default() };
+        assert!(sets_silently(&set_link(SEVEN, &alias, 1)));
+        assert!(!sets_silently(&set_link(SEVEN, &address, 1)));
+        assert!(!sets_silently(b"no message"));
     }
 
     #[test]

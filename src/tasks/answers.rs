@@ -66,7 +66,9 @@ impl Answers {
         }
         let changes = match ask {
             Ask::WriteAttr { .. } | Ask::WriteSysctl { .. } | Ask::Run { .. } => !facts.is_empty(),
-            Ask::Builtin { .. } => matches!(facts.last(), Some(Fact::Rtnl(_))),
+            Ask::Builtin { .. } => {
+                matches!(facts.last(), Some(Fact::Rtnl(_))) && self.attributes.has_set_silently(job)
+            }
             _ => false,
         };
         if changes {
@@ -106,7 +108,12 @@ impl Answers {
                 _ => return Err(Need::Program { command: command.clone(), capture: true }),
             },
             Ask::Builtin { builtin, command } => {
-                Answer::Builtin(self.builtin(links, event, *builtin, command, facts)?)
+                let tried = self.builtin(links, event, *builtin, command, facts);
+                if let Err(Need::Rtnl(request)) = &tried {
+                    // What is announced is read before the reply to the request counts.
+                    self.attributes.sets_silently(job, links::request::sets_silently(request));
+                }
+                Answer::Builtin(tried?)
             }
         })
     }

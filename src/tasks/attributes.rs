@@ -27,6 +27,8 @@ struct JobMemory {
     /// Rows of links must be this fresh for the columns that change silently.
     mark: Option<Mark>,
     parents: Option<Arc<[ParentDevice]>>,
+    /// The last request of its builtin sets what the kernel may not announce.
+    sets_silently: bool,
 }
 
 /// See the module.
@@ -290,6 +292,16 @@ impl AttributeReader {
         let gave_up = facts.iter().any(|fact| matches!(fact, Fact::Helper(reply) if reply.is_none()));
         let known = facts.iter().filter_map(known).collect();
         self.sysfs.knowing(known, gave_up, read).map_err(|place| self.attr_by_helper(place))
+    }
+
+    /// The builtin of this job sends a request that sets columns which the kernel may not announce, or does not.
+    pub(super) fn sets_silently(&mut self, job: JobId, silently: bool) {
+        self.memory(job).sets_silently = silently;
+    }
+
+    /// Whether the last request of this job's builtin was such a one.
+    pub(super) fn has_set_silently(&self, job: JobId) -> bool {
+        self.memories.get(&job).is_some_and(|memory| memory.sets_silently)
     }
 
     /// This job has written or run something, which may have changed links. What the kernel announces of that is to be
