@@ -32,7 +32,7 @@ pub fn serve_rtnl(client: BorrowedFd<'_>) -> io::Result<()> {
     // had changes nothing else.
     let _ = process::be_patient();
     let (mut buffer, mut reply) = (vec![0; BUFFER], vec![0; BUFFER]);
-    let mut contention = Contention::default();
+    let mut contention = Contention::new();
     loop {
         let received = match unix::receive(client, &mut buffer) {
             Ok(received) => received,
@@ -79,7 +79,7 @@ fn serve_datagram(
             other => other?,
         }
         let used = began.map(|began| thread_cpu().saturating_sub(began));
-        if let Some(rest) = used.and_then(|used| contention.rest_after(used)) {
+        if let Some(rest) = used.and_then(|used| contention.rest_after(used, monotonic())) {
             std::thread::sleep(rest);
         }
     }
@@ -298,14 +298,8 @@ mod tests {
         let route = netlink::open_route(true).unwrap();
         let mut buffer = vec![0; BUFFER];
         assert!(
-            serve_datagram(
-                theirs.as_fd(),
-                route.as_fd(),
-                &mut datagram,
-                &mut buffer,
-                &mut Contention::default()
-            )
-            .unwrap()
+            serve_datagram(theirs.as_fd(), route.as_fd(), &mut datagram, &mut buffer, &mut Contention::new())
+                .unwrap()
         );
         for (seq, errno) in [(5, libc::ETIMEDOUT), (6, libc::ENODEV), (7, libc::ETIMEDOUT), (8, libc::ENODEV)]
         {
@@ -328,13 +322,8 @@ mod tests {
         .concat();
         let route = netlink::open_route(true).unwrap();
         let mut buffer = vec![0; BUFFER];
-        let served = serve_datagram(
-            theirs.as_fd(),
-            route.as_fd(),
-            &mut datagram,
-            &mut buffer,
-            &mut Contention::default(),
-        );
+        let served =
+            serve_datagram(theirs.as_fd(), route.as_fd(), &mut datagram, &mut buffer, &mut Contention::new());
         assert!(!served.unwrap(), "the last is none");
         for seq in [5, 6] {
             let received = unix::receive(ours.as_fd(), &mut buffer).unwrap();
