@@ -122,6 +122,9 @@ impl Trial {
             let others = self.records.as_ref().map(|records| records as &dyn OtherDevices);
             match self.answers.answer((&mut self.links.table, others), JOB, event, ask, &facts) {
                 Ok(answer) => return Ok(answer),
+                // Its requests are waited for, and it hears no notifications: there is nothing to read. As in the daemon the
+                // question is asked again as if for the first time.
+                Err(Need::LinksRead) => self.links.table.caught_up(),
                 Err(need) => facts.push(self.meet(event, need)?),
             }
         }
@@ -130,7 +133,6 @@ impl Trial {
 
     fn meet(&mut self, event: &Event, need: Need) -> Result<Fact, Stop> {
         Ok(match need {
-            // Its requests are waited for: it never is behind.
             Need::LinksRead => Fact::LinksRead,
             Need::Link(ifindex) => self.links.refresh(ifindex, false)?,
             Need::FreshLink { ifindex, statistics } => self.links.refresh(ifindex, statistics)?,
