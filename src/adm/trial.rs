@@ -22,7 +22,7 @@ use crate::rules::outcome::Outcome;
 use crate::rules::skip::Programs;
 use crate::rules::{Answer, Ask};
 use crate::sys::{clock, netlink, process};
-use crate::tasks::Answers;
+use crate::tasks::{Answers, Pending};
 use crate::world::accounts::Accounts;
 use crate::world::config::{self, Overrides, Settings};
 use crate::world::constants::Constants;
@@ -117,15 +117,13 @@ impl Trial {
 
     /// Answers one question, doing one after the other what it needs.
     pub(super) fn answer(&mut self, event: &Event, ask: &Ask) -> Result<Answer, Stop> {
-        let mut facts = Vec::new();
-        while facts.len() < NEEDS_MAX {
+        let mut pending = Pending::default();
+        for _ in 0..NEEDS_MAX {
             let others = self.records.as_ref().map(|records| records as &dyn OtherDevices);
-            match self.answers.answer((&mut self.links.table, others), JOB, event, ask, &facts) {
+            let known = (&mut self.links.table, others);
+            match self.answers.answer(known, JOB, event, ask, &pending.facts) {
                 Ok(answer) => return Ok(answer),
-                // Its requests are waited for, and it hears no notifications: there is nothing to read. As in the daemon the
-                // question is asked again as if for the first time.
-                Err(Need::LinksRead) => self.links.table.caught_up(),
-                Err(need) => facts.push(self.meet(event, need)?),
+                Err(need) => pending.learn(self.meet(event, need)?),
             }
         }
         Err(Stop::Failed(format!("there is no end to what is needed for {ask:?}")))
@@ -133,7 +131,11 @@ impl Trial {
 
     fn meet(&mut self, event: &Event, need: Need) -> Result<Fact, Stop> {
         Ok(match need {
-            Need::LinksRead => Fact::LinksRead,
+            // Its requests are waited for, and it hears no notifications: there is nothing to read.
+            Need::LinksRead => {
+                self.links.table.caught_up();
+                Fact::LinksRead
+            }
             Need::Link(ifindex) => self.links.refresh(ifindex, false)?,
             Need::FreshLink { ifindex, statistics } => self.links.refresh(ifindex, statistics)?,
             Need::Program { command, capture } => {
