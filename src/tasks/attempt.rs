@@ -5,7 +5,6 @@ use crate::engine::{JobId, JobReply, JobRequest};
 use crate::links::Table;
 use crate::model::need::{Fact, Need};
 use crate::model::{Action, Event};
-use crate::rules::{Answer, Ask};
 use crate::world::database::OtherDevices;
 
 impl Stores {
@@ -18,31 +17,23 @@ impl Stores {
         request: JobRequest<'_>,
         facts: &[Fact],
     ) -> Result<JobReply, Need> {
-        if facts.is_empty() && links.is_behind() && self.answers.attributes.is_about_links(links, event) {
-            return Err(Need::LinksRead);
-        }
         let tried = match request {
-            JobRequest::Ask(ask) => return self.answer(links, job, event, ask, facts).map(JobReply::Answer),
+            JobRequest::Ask(ask) => {
+                let others: Option<&dyn OtherDevices> = Some(&self.database);
+                self.answers.answer((links, others), job, event, ask, facts).map(JobReply::Answer)
+            }
+            // A question looks to that itself, since it may be about another link.
+            _ if facts.is_empty()
+                && links.is_behind()
+                && self.answers.attributes.is_about_links(links, event) =>
+            {
+                Err(Need::LinksRead)
+            }
             JobRequest::Perform(effect) => self.perform(links, job, event, effect, facts).map(JobReply::Done),
             JobRequest::Run(item) => self.answers.run(links, event, item, facts).map(|()| JobReply::Ran),
         };
         self.note_lack(event);
         tried
-    }
-
-    /// Tries a question.
-    pub fn answer(
-        &mut self,
-        links: &mut Table,
-        job: JobId,
-        event: &Event,
-        ask: &Ask,
-        facts: &[Fact],
-    ) -> Result<Answer, Need> {
-        let others: Option<&dyn OtherDevices> = Some(&self.database);
-        let answer = self.answers.answer((links, others), job, event, ask, facts);
-        self.note_lack(event);
-        answer
     }
 
     fn note_lack(&mut self, event: &Event) {
